@@ -28,6 +28,7 @@ from pyprof.model import DIRECTIONS, NO_DIRECTION, Column, Ints, Strings
 from pyprof.reports.idle import gaps
 from pyprof.store import reads
 from pyprof.store.files import Store
+from pyprof.store.kinds import IS_FUNCTION, NESTS, ON_GPU, OVERLAPS
 from pyprof.timeline.lanes import by_depth, first_free
 from pyprof.timeline.records import Records, single
 
@@ -60,8 +61,8 @@ def _of_worker(store: Store, worker: int, operators: _Operators) -> Iterator[Tra
         store,
         f"select thread, operator, start_ns, end_ns from op where {own} and thread is not null order by id",
     )
-    for kind, stored in (("range", "0, 3"), ("function", "4")):
-        for thread, records in _ranges(store, f"{own} and kind in ({stored})", executions):
+    for kind, condition in (("range", NESTS), ("function", IS_FUNCTION)):
+        for thread, records in _ranges(store, f"{own} and {condition}", executions):
             yield Track(kind, worker, records, thread)
     for thread, records in _overlaps(store, own):
         yield Track("overlap", worker, records, thread)
@@ -116,7 +117,7 @@ def _ranges(store: Store, where: str, executions: dict[str, Ints]) -> Iterator[t
 def _overlaps(store: Store, own: str) -> Iterator[tuple[int, Records]]:
     columns = _integers(
         store,
-        f"select id, thread, start_ns, duration_ns, text from range where {own} and kind in (1, 2) order by start_ns",
+        f"select id, thread, start_ns, duration_ns, text from range where {own} and {OVERLAPS} order by start_ns",
     )
     for thread, members in groups(columns["thread"]):
         start, length, text, id_ = (
@@ -149,7 +150,7 @@ def _device_tracks(store: Store, activity: Activity, operators: _Operators) -> I
     columns = _integers(
         store,
         f"""select id, device, stream, start_ns, duration_ns, name, operator from event
-            where {activity.own("id")} and kind < 3 order by device, stream, start_ns""",
+            where {activity.own("id")} and {ON_GPU} order by device, stream, start_ns""",
     )
     low, high = activity.span
     for device, on in groups(columns["device"]):

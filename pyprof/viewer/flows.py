@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pyprof.model import MARK, START_END
 from pyprof.store.files import Store
 from pyprof.store.ids import worker_of
+from pyprof.store.kinds import NESTS, PYTHON_FUNCTION
 from pyprof.viewer.models import Flow, FlowEnd, Flows
 from pyprof.viewer.moments import first_from
 from pyprof.viewer.problems import Trouble
 
 MOST = 2000
-_FUNCTION = 4  # kind of a range: a Python function, in a track of its own
-_OVERLAP = (1, 2)
 _SEARCHED = 4000  # rows after a moment that may have its thread
 
 
@@ -137,7 +137,7 @@ def _event(store: Store, number: int) -> FlowEnd | None:
 def _range(store: Store, number: int) -> FlowEnd | None:
     query = "select thread, kind, start_ns, duration_ns from range where id = ?"
     for thread, kind, start, length in store.rows(query, (number,)):
-        name = "function" if kind == _FUNCTION else "overlap" if kind in _OVERLAP else "range"
+        name = "function" if kind == PYTHON_FUNCTION else "overlap" if kind in (START_END, MARK) else "range"
         where = "kind = ? and worker = ? and thread = ?"
         return _end(_track(store, where, (name, worker_of(number), thread)), "range", number, start, length)
     return None
@@ -148,7 +148,7 @@ def _execution(store: Store, number: int) -> FlowEnd | None:
     for thread, start in store.rows("select thread, start_ns from op where id = ?", (number,)):
         first = first_from(store, "range", worker_of(number), start)
         for (range_,) in store.rows(
-            "select id from range where id >= ? and id < ? and thread = ? and start_ns = ? and kind in (0, 3) limit 1",
+            f"select id from range where id >= ? and id < ? and thread = ? and start_ns = ? and {NESTS} limit 1",
             (first, first + _SEARCHED, thread, start),
         ):
             return _range(store, range_)

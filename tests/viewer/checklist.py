@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a viewer of profiles has to do, statement by statement, and the tests that show it: tables in docs/viewer.md.
 
-`statements.txt` has those of DLProf's viewer, `plugin.txt` those of the profiler's plugin for TensorBoard;
+`statements.txt` has those of DLProf's viewer, `plugin.txt` those of the profiler's plugin for TensorBoard,
+`timeline.txt` those of AWS Neuron's device viewer and of other timelines;
 `pytest.mark.statement` of tests/viewer names those that a test shows. What the tests of the server show, and what is
 not so on purpose, is below. `python -m tests.viewer.checklist` writes the tables.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "docs" / "viewer.md"
-LISTS = ("statements", "plugin")  # each a file here, and a table
+LISTS = ("statements", "plugin", "timeline")  # each a file here, and a table
 END = "<!-- end of the checklist -->"
 
 _SYSTEM = "test_views.py::test_system_configuration_leaves_out_what_is_unknown"
@@ -30,6 +31,9 @@ SERVER = {
     "TR04": "test_library.py::test_other_schemas",
     "PR04": "test_library.py::test_a_folder_of_runs",
     "PR06": "test_library.py::test_files_that_are_no_profile",
+    "WE02": "test_timeline.py::test_the_details_of_a_range_and_a_call",
+    "WY01": "../timeline/test_tracks.py::test_runs_of_modules",
+    "WY04": "../timeline/test_tracks.py::test_gaps_and_events_of_a_device_fill_its_time",
     "PM15": "test_views.py::test_thinned_curves_keep_their_extremes",
 } | dict.fromkeys(("D27", "D30", "D31", "D32", "D33", "D34", "D35", "D38"), _SYSTEM)
 
@@ -45,13 +49,24 @@ EXCEPTIONS = {
     "PM12": "All sizes are shown, the largest first: nothing is hidden that nobody asked to hide.",
     "PMO05": "Widths are total times, which add up to that of the module around; "
     "means of different numbers of calls do not.",
-    "PMO06": "There is no timeline yet.",
     "PMO07": "Modules of pytorch-lightning are modules: they are in the same view.",
     "PW09": "Names of workers are shown as they are: which part of them is a host is a guess.",
     "PD02": "Runs are compared whole, with their workers and spans added up: "
     "the same work may be on another rank in another run.",
     "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
-    **dict.fromkeys(("PT01", "PT02", "PT03", "PT04"), "There is no timeline yet."),
+    "PT02": "Not yet: the timeline has no counters.",
+    "WE03": "Not yet: the search lists operators, kernels and modules, no events of the timeline.",
+    **dict.fromkeys(("WS01", "WS02"), "Not yet: events are not searched."),
+    **dict.fromkeys(("WA01", "WA02", "WA03", "WA04", "WA05"), "Not yet."),
+    **dict.fromkeys(("WO01", "WO02"), "Not yet: the tree is in Operators, of the aggregation."),
+    "WU01": "It is the Overview.",
+    **dict.fromkeys(("WC01", "WC02"), "Not yet: Details have the line."),
+    "WC03": "It is in Source lines.",
+    **dict.fromkeys(("WL01", "WL02"), "Not yet."),
+    **dict.fromkeys(
+        ("WX06", "WX09", "WX10", "WX11", "WX12", "WY02", "WY03", "WY06", "WY07", "WY10"), "Not yet."
+    ),
+    "WY09": "It needs the path first.",
 }
 
 

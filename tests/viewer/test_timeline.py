@@ -178,7 +178,8 @@ def test_the_arrows_of_an_operator_are_its_kernels(client: Asking, prof: session
 
 def test_the_details_of_a_range_and_a_call(client: Asking, prof: session.Profile) -> None:
     number, start, length = prof.database.rows(
-        "select r.id, r.start_ns, r.duration_ns from range r join string s on s.id = r.text where s.text like '%''mm''%' limit 1"
+        """select r.id, r.start_ns, r.duration_ns from range r join string s on s.id = r.text
+           where s.text like '%''mm''%' limit 1"""
     )[0]
     details = client.json(f"/api/details/range/{number}")
     assert (details["title"], details["start"], details["end"]) == ("torch.mm", start, start + length)

@@ -14,7 +14,7 @@ from tests.build import LONG
 from tests.viewer.browser.conftest import Open, Page, axe
 
 VIEWS = (
-    "lines",
+    "timeline", "lines",
     "overview", "op-types", "groups", "ops", "ops?tab=all", "ops?tab=tensor", "operators", "modules", "iterations",
     "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties",
     "kernels?tab=operators", "kernels?tab=launches",

@@ -73,7 +73,7 @@ def events(prof: session.Profile, number: int) -> list[tuple[int, int, int]]:
     )
 
 
-@pytest.mark.statement("PT01", "WT01")
+@pytest.mark.statement("PT01", "PMO06", "WT01", "WX03")
 def test_the_rows_are_the_tracks(page: Page, client: Asking):
     start(page)
     shown = page.tab.eval_on_selector_all(
@@ -96,7 +96,7 @@ def test_the_rows_are_the_tracks(page: Page, client: Asking):
     assert page.find("[data-track]").count() == 1
 
 
-@pytest.mark.statement("WT06", "WT07", "PT04")
+@pytest.mark.statement("WT06", "WT07", "PT04", "WX01")
 def test_keys_and_gestures_move_the_window(page: Page):
     start(page, **{"from": "100", "to": "1100"})
     assert window(page) == (100, 1100)
@@ -141,6 +141,7 @@ def test_keys_and_gestures_move_the_window(page: Page):
     assert f"from={moved[0]}&to={moved[1]}" in page.parameters()
 
 
+@pytest.mark.statement("WT04", "WT05")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: session.Profile, theme: str):
     """Found by the API, not by what draws; in the middle of every event that is wide enough, at two zooms."""
@@ -157,7 +158,8 @@ def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: 
                 continue
             group = colors["group"][names[id_]]
             expected = page.tab.evaluate(
-                "group => { const hex = getComputedStyle(document.documentElement).getPropertyValue(`--r-${group}`).trim();"
+                "group => { const style = getComputedStyle(document.documentElement);"
+                " const hex = style.getPropertyValue(`--r-${group}`).trim();"
                 " return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)); }",
                 group,
             )
@@ -177,7 +179,7 @@ def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: 
     assert checked >= 3
 
 
-@pytest.mark.statement("WT02", "WT03", "WE01")
+@pytest.mark.statement("WT02", "WT03", "WT08", "WE01")
 def test_hover_and_select(page: Page, client: Asking, prof: session.Profile):
     number = stream(client, 8)
     id_, begin, end = events(prof, 8)[2]
@@ -349,7 +351,7 @@ def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
             const canvas = document.querySelector(".canvases canvas");
             const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
             const colors = new Set();
-            for (let at = 0; at < data.length; at += 4) colors.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+            for (let at = 0; at < data.length; at += 4) colors.add(data.slice(at, at + 3).join());
             return colors.size;
         }"""
     )
@@ -358,6 +360,9 @@ def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
     drawn(page)
 
 
+@pytest.mark.statement("WP01")
 def test_steps_are_marked(page: Page):
+    """And the colors of the data loader and of idle time have their names in the legend."""
     start(page)
+    assert {"data loader", "launch-bound"} <= set(page.find("[aria-label=Colors] li").all_inner_texts())
     assert page.find("[data-axis] .step").count() == STEPS
