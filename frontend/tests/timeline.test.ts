@@ -167,18 +167,18 @@ const TIMELINE = {
   ],
 };
 
-test("tracks stand by worker, host before device, modules first", () => {
+test("tracks stand by worker, devices before the host, modules first", () => {
   const all = layout(TIMELINE, NOTHING);
-  expect(all.tracks.map((one) => one.track.id)).toEqual([1, 3, 0, 2]);
+  expect(all.tracks.map((one) => one.track.id)).toEqual([3, 0, 1, 2]);
   expect(all.headings.map((one) => one.name)).toEqual(["rank0", "rank1"]);
-  expect([all.tracks[0]!.first, all.tracks[0]!.lanes]).toEqual([5, 8]);
-  expect(trackAt(all, all.tracks[0]!.top + 17)).toEqual({ placed: all.tracks[0], lane: 6 });
+  expect([all.tracks[2]!.first, all.tracks[2]!.lanes]).toEqual([5, 8]);
+  expect(trackAt(all, all.tracks[2]!.top + 17)).toEqual({ placed: all.tracks[2], lane: 6 });
   expect(trackAt(all, 1)).toBeUndefined();
   const some = layout(TIMELINE, { ...NOTHING, pinned: [2], hidden: [3], unfolded: [1], closed: [1] });
   expect(some.tracks.map((one) => [one.track.id, one.lanes])).toEqual([
     [2, 1],
-    [1, 20],
     [0, 1],
+    [1, 20],
   ]);
   expect(layout(TIMELINE, { ...NOTHING, search: "MAIN" }).tracks.map((one) => one.track.id)).toEqual([1]);
 });

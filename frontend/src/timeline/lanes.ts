@@ -38,10 +38,10 @@ export interface Choice {
 
 const ORDER = ["module", "function", "range", "overlap", "api", "file", "loader", "stream", "idle"];
 
-/** Host before device: modules of a thread above its ranges, those of a device above its streams. */
+/** Devices before the host, whose call stacks are deep: modules of a device above its streams, those of a thread above its ranges. */
 function rank(track: Track): number[] {
-  const device = track.device === null ? 0 : 1;
-  return [device, track.device ?? 0, track.thread ?? 0, ORDER.indexOf(track.kind), track.stream ?? 0];
+  const host = track.device === null ? 1 : 0;
+  return [host, track.device ?? 0, track.thread ?? 0, ORDER.indexOf(track.kind), track.stream ?? 0];
 }
 
 export function ordered(timeline: Timeline): Track[] {

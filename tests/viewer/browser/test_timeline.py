@@ -81,7 +81,7 @@ def test_the_rows_are_the_tracks(page: Page, client: Asking):
     )
     assert sorted(shown) == [one["id"] for one in tracks(client)]
     kinds = [next(one["kind"] for one in tracks(client) if one["id"] == id_) for id_ in shown]
-    assert kinds.index("range") < kinds.index("api") < kinds.index("stream") < kinds.index("idle")
+    assert kinds.index("stream") < kinds.index("idle") < kinds.index("range") < kinds.index("api")
     page.find("[data-track] [aria-label^='Hide']").first.dispatch_event("click")
     drawn(page)
     assert f"hide={shown[0]}" in page.parameters()
