@@ -54,7 +54,7 @@ EXCEPTIONS = {
     "PD02": "Runs are compared whole, with their workers and spans added up: "
     "the same work may be on another rank in another run.",
     "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
-    "PT02": "Not yet: the timeline has no counters.",
+    "PT02": "Utilization is a curve of each device; SM efficiency over time is not yet there.",
     "WE03": "Not yet: the search lists operators, kernels and modules, no events of the timeline.",
     **dict.fromkeys(("WS01", "WS02"), "Not yet: events are not searched."),
     **dict.fromkeys(("WA01", "WA02", "WA03", "WA04", "WA05"), "Not yet."),

@@ -4,6 +4,7 @@ import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
 const GAP = 6; // px between tracks
+export const CURVE = 34; // px of a curve
 const HEAD = 24; // px of a worker's heading
 export const FEW = 8; // lanes of a track that is not unfolded
 
@@ -22,8 +23,15 @@ export interface Heading {
   open: boolean;
 }
 
+/** How busy a device is over time: what its gaps leave. */
+export interface Busy {
+  idle: Track;
+  top: number;
+}
+
 export interface Layout {
   tracks: Placed[];
+  busy: Busy[];
   headings: Heading[];
   height: number;
 }
@@ -68,7 +76,7 @@ export const KINDS: Record<Track["kind"], string> = {
 export const title = (track: Track): string => [track.name, KINDS[track.kind]].filter(Boolean).join(" · ");
 
 export function layout(timeline: Timeline, choice: Choice): Layout {
-  const out: Layout = { tracks: [], headings: [], height: 0 };
+  const out: Layout = { tracks: [], busy: [], headings: [], height: 0 };
   let top = 4;
   const put = (track: Track, pinned: boolean): void => {
     // A folded track begins below the lanes with one event each: where a program starts, those of its outer functions.
@@ -94,7 +102,19 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
       out.headings.push({ worker: worker.id, name: worker.name, top, open });
       top += HEAD;
     }
-    if (open) for (const track of own) put(track, false);
+    if (!open) continue;
+    const drawn = new Set<number>();
+    for (const track of own) {
+      if (track.device !== null && !drawn.has(track.device)) {
+        drawn.add(track.device);
+        const idle = own.find((one) => one.kind === "idle" && one.device === track.device);
+        if (idle) {
+          out.busy.push({ idle, top });
+          top += CURVE + GAP;
+        }
+      }
+      put(track, false);
+    }
   }
   out.height = top;
   return out;

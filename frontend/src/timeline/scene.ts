@@ -2,7 +2,7 @@
 import type { Colors, Flows, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE } from "./colors";
-import { HEIGHT, trackAt, type Layout, type Placed } from "./lanes";
+import { CURVE, HEIGHT, trackAt, type Busy, type Layout, type Placed } from "./lanes";
 import { Row } from "./raster";
 import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
@@ -100,8 +100,11 @@ export class Scene {
       if (canvas.height !== height) canvas.height = height;
     }
     const shown = this.visible(picture);
+    const curves = picture.layout.busy.filter((one) => one.top + CURVE > picture.scroll && one.top < picture.scroll + high);
     this.store.need(
-      shown.map(({ track }) => [track, this.wanted(track, picture, width)] as const),
+      [...shown.map(({ track }) => track), ...curves.map(({ idle }) => idle)].map(
+        (track) => [track, this.wanted(track, picture, width)] as const,
+      ),
       picture.window,
     );
     const rows = shown.reduce((sum, one) => sum + one.lanes, 0);
@@ -138,9 +141,57 @@ export class Scene {
       target.drawImage(this.off, 0, line, width, one.lanes, 0, top, width, size);
       line += one.lanes;
     }
+    for (const one of curves) this.curve(target, one, picture, ratio, width);
     this.label(target, labels, picture, ratio);
     this.mark(picture, ratio, width, height, shown);
     void this.texts.fetch();
+  }
+
+  /** The share of each pixel's time in which a device was busy, exact at every zoom: sums of gaps are. */
+  private curve(target: CanvasRenderingContext2D, busy: Busy, picture: Picture, ratio: number, width: number): void {
+    const top = (busy.top - picture.scroll) * ratio;
+    const height = CURVE * ratio;
+    target.fillStyle = css(this.inks.of("--panel"));
+    target.fillRect(0, top, width, height);
+    target.fillStyle = css(this.inks.of("--c-compute"));
+    const idle = this.idle(busy, picture, width);
+    if (!idle) return;
+    const scale = width / (picture.window.to - picture.window.from);
+    const [first, last] = [busy.idle.start, busy.idle.end].map((time) => (time - picture.window.from) * scale);
+    for (let x = Math.max(0, Math.floor(first!)); x < Math.min(width, last!); x++) {
+      const inside = Math.min(x + 1, last!) - Math.max(x, first!);
+      const high = height * Math.min(Math.max(inside - idle[x]!, 0), 1);
+      target.fillRect(x, top + height - high, 1, high);
+    }
+  }
+
+  private idle(busy: Busy, picture: Picture, width: number): Float32Array | undefined {
+    const tiles = this.tiles(busy.idle, picture, width);
+    if (!tiles.length) return undefined;
+    this.row.clear();
+    tiles.forEach((tile, place) => {
+      const [first, last] = this.range(tile, 0, place > 0, busy.idle, picture.window);
+      this.row.add(tile, first, last, picture.window, () => 0);
+    });
+    return this.row.covered;
+  }
+
+  /** The share of the time around a point in which a device was busy, if the point is in its curve. */
+  busyAt(picture: Picture, left: number, y: number): { idle: Track; share: number; from: number; to: number } | undefined {
+    const one = picture.layout.busy.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
+    const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
+    const time = picture.window.from + left * perPixel;
+    if (!one || time < one.idle.start || time > one.idle.end) return undefined;
+    const [from, to] = [Math.max(time - 2 * perPixel, one.idle.start), Math.min(time + 2 * perPixel, one.idle.end)];
+    let idle = 0;
+    for (const tile of this.tiles(one.idle, picture, this.lanes.width)) {
+      for (let i = Math.max(before(tile, 0, from), 0); i < tile.start.length && tile.start[i]! < to; i++) {
+        const length = tile.end[i]! - tile.start[i]!;
+        const inside = Math.min(tile.end[i]!, to) - Math.max(tile.start[i]!, from);
+        if (inside > 0) idle += inside * (tile.busy && length ? tile.busy[i]! / length : 1);
+      }
+    }
+    return { idle: one.idle, share: Math.min(Math.max(1 - idle / (to - from), 0), 1), from, to };
   }
 
   private tiles(track: Track, picture: Picture, width: number): Tile[] {

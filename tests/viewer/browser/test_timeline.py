@@ -366,3 +366,25 @@ def test_steps_are_marked(page: Page):
     start(page)
     assert {"data loader", "launch-bound"} <= set(page.find("[aria-label=Colors] li").all_inner_texts())
     assert page.find("[data-axis] .step").count() == STEPS
+
+
+def test_the_curve_of_a_device_is_what_its_gaps_leave(page: Page, client: Asking, prof: session.Profile):
+    """At a moment where something ran, and at one where nothing did."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    running = sorted(prof.database.rows("select start_ns, start_ns + duration_ns from event"))
+    start(page, **{"from": str(low), "to": str(high)})
+    top = page.tab.evaluate("window.timeline.picture.layout.busy[0].top - window.timeline.picture.scroll")
+    y = surface(page)["y"] + top + 10
+    perpixel = (high - low) / surface(page)["width"]
+    checked = set()
+    for time in range(low + 20, high - 20, (high - low) // 40):
+        first, last = time - 2 * perpixel - 1, time + 2 * perpixel + 1
+        busy = any(a <= first and b >= last for a, b in running)
+        idle = not any(a < last and b > first for a, b in running)
+        if not busy and not idle:
+            continue
+        page.tab.mouse.move(column(page, time), y)
+        shown = page.find("[data-busy-tip] strong").inner_text()
+        assert shown == ("100.0 % busy" if busy else "0.0 % busy"), time
+        checked.add(shown)
+    assert len(checked) == 2

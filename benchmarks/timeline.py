@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the timeline costs: to make, in the file, to serve, to draw.
+
+    python benchmarks/timeline.py --kernels 1000000
+
+A recording is generated (gen_nsys.py) and loaded. CPU-seconds are those of the process. The page is moved by a script:
+120 frames each of a pan over the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and 10 %, and the
+zoom back; a frame is the time of its JavaScript. Needs Chromium for that. Aims are those of docs/measurements.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+from viewer import viewer
+
+from pyprof.analysis.build import build as build_database
+from pyprof.parse import loader
+from pyprof.timeline import build
+
+HERE = Path(__file__).resolve().parent
+FRAMES = 120
+VIEWS = 40  # windows that the server is asked for
+_MOVES = """async ([frames, moves]) => {
+    const { scene } = window.timeline;
+    const out = {};
+    const wait = () => new Promise((done) => requestAnimationFrame(done));
+    const run = window.timeline.picture.timeline;
+    const span = run.end - run.start;
+    for (const [name, from, to] of moves) {
+        const times = [], between = [];
+        let last = performance.now();
+        for (let frame = 0; frame < frames; frame++) {
+            const part = frame / (frames - 1);
+            const size = span * Math.exp(Math.log(from) + (Math.log(to) - Math.log(from)) * part);
+            const middle = run.start + span * (from === to ? 0.3 + 0.2 * part * Math.min(1, 4 * from) : 0.4);
+            const picture = { ...window.timeline.picture, moving: true, window: { from: middle - size / 2, to: middle + size / 2 } };
+            const begin = performance.now();
+            scene.draw(picture);
+            times.push(performance.now() - begin);
+            await wait();
+            between.push(performance.now() - last);
+            last = performance.now();
+        }
+        out[name] = [times, between];
+    }
+    return out;
+}"""
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def made(folder: Path, kernels: int) -> Path:
+    """Load a generated recording, and add the timeline to its database; print what that costs."""
+    recording, database = folder / "net.sqlite", folder / "net_dldb.sqlite"
+    generator = [sys.executable, HERE / "gen_nsys.py", recording, "--kernels", str(kernels)]
+    subprocess.run(generator, check=True, stdout=subprocess.DEVNULL)
+    begin = time.process_time()
+    trace = loader.load(recording)
+    build_database(trace, str(database))
+    load, size = time.process_time() - begin, database.stat().st_size
+    begin = time.process_time()
+    build.add(str(database), str(recording))
+    cost = time.process_time() - begin
+    with closing(sqlite3.connect(database)) as connection:
+        ((events,),) = connection.execute("select sum(events) from track").fetchall()
+        tiles, stored = connection.execute("select count(*), sum(length(data)) from tile").fetchone()
+    grown = database.stat().st_size - size
+    print(f"load               {load:8.1f} CPU-s")
+    print(f"timeline           {cost:8.1f} CPU-s, {1e6 * cost / kernels:.2f} per million kernels")
+    print(f"events             {events:8,}, in {tiles:,} tiles")
+    print(f"file               {grown / events:8.1f} B an event, {stored / events:.1f} of tiles")
+    return database
+
+
+def served(client: httpx.Client, server: int) -> None:
+    """Ask for windows of the whole run down to 1/10,000, and print bytes and the server's CPU time."""
+    timeline = client.get("api/timeline").json()
+    span = timeline["end"] - timeline["start"]
+    raw, wire, cpu = [], [], []
+    for number in range(VIEWS):
+        share = 10 ** (-4 * number / (VIEWS - 1))
+        low = timeline["start"] + int(span * (1 - share) * 0.4)
+        high, pixel = low + int(span * share), span * share / 3000
+        parts = []
+        for track in timeline["tracks"]:
+            level, shift = [one for one in track["levels"] if not one[0] or 2 ** one[0] <= pixel][-1]
+            first, last = (max(low, track["start"]) >> shift, min(high, track["end"]) >> shift)
+            if first <= last:
+                parts.append(f"{level}:{first}-{last}:{track['id']}")
+        before = ticks(server)
+        with client.stream(
+            "GET", "api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": "zstd"}
+        ) as answer:
+            wire.append(len(b"".join(answer.iter_raw())))
+        cpu.append(ticks(server) - before)
+        plain = client.get(
+            "api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": "identity"}
+        )
+        raw.append(len(plain.content))
+    print(f"a view, inflated   {statistics.median(raw) / 2**20:8.2f} MiB, at most {max(raw) / 2**20:.2f}")
+    print(f"a view, sent       {statistics.median(wire) / 2**20:8.2f} MiB, at most {max(wire) / 2**20:.2f}")
+    print(f"a view, server     {1000 * statistics.mean(cpu):8.1f} CPU-ms on average")
+    for share in (0.01, 0.1):
+        low, before = timeline["start"] + int(span * 0.4), ticks(server)
+        answer = client.get("api/timeline/selection", params={"start": low, "end": low + int(span * share)})
+        note = (
+            f"{1000 * (ticks(server) - before):8.0f} CPU-ms" if answer.is_success else answer.json()["detail"]
+        )
+        print(f"sums of {100 * share:3.0f} %      {note}")
+
+
+def ticks(process: int) -> float:
+    """The CPU-seconds of a process."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def drawn(url: str) -> None:
+    """Open the page, move it, and print the times of frames."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("PYPROF_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
+        )
+        first: list[float] = []
+        for _ in range(5):
+            page = browser.new_page(viewport={"width": 1500, "height": 840})
+            page.goto(f"{url}?test=1#/help")
+            page.wait_for_selector("main h1")
+            begin = time.perf_counter()
+            page.evaluate("location.hash = '#/timeline'")
+            # Not wait_for_function: the page's policy forbids it.
+            while not page.evaluate(
+                "window.timeline?.picture && window.timeline.scene?.levels.size && !window.timeline.underway"
+            ):
+                page.wait_for_timeout(5)
+            first.append(time.perf_counter() - begin)
+        print(f"first picture      {statistics.median(first):8.2f} s, the median of {len(first)}")
+        moves: list[Any] = [
+            ("pan, whole run", 1, 1), ("zoom in", 1, 1e-4), ("pan, 1/10,000", 1e-4, 1e-4),
+            ("pan, 1/1,000", 1e-3, 1e-3), ("pan, 1 %", 1e-2, 1e-2), ("pan, 10 %", 0.1, 0.1), ("zoom out", 1e-4, 1),
+        ]  # fmt: skip
+        for name, (times, between) in page.evaluate(_MOVES, [FRAMES, moves]).items():
+            print(
+                f"{name:18} {percentile(times, 0.5):8.2f} ms of JavaScript, 95 %: {percentile(times, 0.95):.2f}; "
+                f"frame to frame {percentile(between, 0.5):.1f}, 95 %: {percentile(between, 0.95):.1f}"
+            )
+        browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kernels", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    print(f"load of the machine {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as folder:
+        database = made(Path(folder), arguments.kernels)
+        with viewer(database, Path(folder) / "cache") as (process, url, _):
+            with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+                served(client, process.pid)
+            drawn(url)
+
+
+if __name__ == "__main__":
+    main()
