@@ -32,6 +32,7 @@ class Tree(NamedTuple):
     `text`, `args`: ids of strings, `args` -1 if the event has none. `stack`: id of a call stack, -1 if not recorded.
     `own`, `total`: times without and with the operator events inside, under "host" and each name of DEVICE_TIMES.
     `timed`: whether the time on the CPU is known; it is not on threads with graph replays, where "host" is 0.
+    `launcher`: for each of Activity.event the index of the operator event that launched it, -1 for none.
     `outside`: indices in Activity.event of the GPU events that no operator event launched.
     """
 
@@ -43,6 +44,7 @@ class Tree(NamedTuple):
     timed: Bools
     own: dict[str, Ints]
     total: dict[str, Ints]
+    launcher: Ints
     outside: Ints
 
 
@@ -82,6 +84,8 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     stack = np.where(events["stack"].mask(), events["stack"].values, -1)[order]
     own, total = ({name: part[places] for name, part in whole.items()} for whole in (own, total))
     outside = np.flatnonzero(of_event < 0)
+    row = np.full(len(start) + 1, -1, np.int64)
+    row[places] = np.arange(len(places))
     return Tree(
         text[places],
         args[places],
@@ -91,6 +95,7 @@ def tree(activity: Activity, texts: dict[int, str]) -> Tree:
         timed[places],
         own,
         total,
+        row[of_event],
         outside,
     )
 

@@ -10,7 +10,8 @@ iterations, aggregations) is computed again. The older file stays as it is.
   1.3      `hardware_ps` is NULL for convolutions by Winograd and FFT
   1.4      `op.cpu` is NULL for executions that a replay gives back; before it was a time that nothing had measured
   2.0      columns have their units in their names (`_FORMER`)
-  2.1      `track`, `tile` and `label` added, the timeline; they are derived
+  2.1      `event.verdict` added; older files do not know what limits their events. `track`, `tile` and `label` added,
+           the timeline, which is derived
 """
 
 from __future__ import annotations
@@ -86,12 +87,18 @@ def upgrade(
 def _types(old: Store) -> dict[str, dict[str, str]]:
     """Return the tables of facts, with the names that their columns have in the file, and their types."""
     present = old.tables() - _DERIVED
-    former = _FORMER if old.schema < (2, 0) else {}
     return {
-        table: {former.get(name, name): kind for name, kind in kinds.items()}
+        table: {name: kind for key, kind in kinds.items() if (name := _former(old, table, key)) is not None}
         for table, kinds in schema().items()
         if table in present
     }
+
+
+def _former(old: Store, table: str, name: str) -> str | None:
+    """Return the name that a column of the current schema has in an older file; None if it has none."""
+    if (table, name) == ("event", "verdict") and old.schema < (2, 1):
+        return None
+    return _FORMER.get(name, name) if old.schema < (2, 0) else name
 
 
 def _facts(old: Store, progress: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
@@ -101,7 +108,9 @@ def _facts(old: Store, progress: Callable[[str, float], None]) -> Iterator[tuple
         if table == "meta":
             continue
         progress("converting schema {}.{}".format(*old.schema), 0.6 * number / len(tables))
-        kinds = schema()[table]
+        kinds = {
+            name: kind for name, kind in schema()[table].items() if _former(old, table, name) is not None
+        }
         # With its table: SQLite takes "start" for a text where there is no such column.
         names = ", ".join(f'"{table}"."{former}" as "{name}"' for name, former in zip(kinds, types))
         if "TEXT" in kinds.values():
@@ -110,6 +119,8 @@ def _facts(old: Store, progress: Callable[[str, float], None]) -> Iterator[tuple
             continue
         for piece in _pieces(old, table, names, next(iter(kinds))):
             yield table, _convert(old, table, piece)
+    if "verdict" not in tables:
+        yield "verdict", columns.rows({"id": int, "bound": str, "tensor_cores": str}, [(0, None, None)])
 
 
 def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, Column]]:
@@ -130,6 +141,8 @@ def _convert(old: Store, table: str, piece: dict[str, Column]) -> pa.Table:
         calls = np.unique(columns.plain(piece["op"])[np.isin(columns.plain(piece["name"]), kernels)])
         present = piece["hardware_ps"].mask() & ~np.isin(columns.plain(piece["op"]), calls[calls >= 0])
         piece["hardware_ps"] = Column(piece["hardware_ps"].values, present)
+    if table == "event" and old.schema < (2, 1):
+        piece["verdict"] = Column(np.zeros(len(piece["id"].values), np.int64))
     if table == "op" and old.schema < (1, 4):
         replayed = old.cached("executions of replays", lambda: _executions_of_replays(old))
         present = piece["cpu_ns"].mask() & ~np.isin(piece["id"].values, replayed)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.analysis.source import Source
-from pyprof.reports import Column, View, figure, report, spread
+from pyprof.reports import Column, View, efficiency, figure, report, spread
 from pyprof.reports.operator_queries import SPREADS, operators
 
 # Columns that identify an operator, for every report about operators.
@@ -56,6 +56,7 @@ TC_UNKNOWN = Column(
         figure("kernel", extra=True),
         figure("tc", extra=True),
         TC_UNKNOWN,
+        *efficiency.columns("its kernels", extra=True),
     ),
     suffix="detailed",
     view=View(
@@ -66,4 +67,4 @@ def detail(source: Source) -> pd.DataFrame:
     """One row per operator (a place in the model, with its arguments and direction), sorted by GPU time; values are
     sums over its executions. API calls and GPU events outside all operators have rows of their own, named
     unassociated."""
-    return operators(source)
+    return operators(source).join(efficiency.of_operators(source, ("s.operator",)), on="id")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pyprof.analysis.source import Source
 from pyprof.model import KINDS
-from pyprof.reports import Column, View, report, spread
+from pyprof.reports import Column, View, efficiency, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
 from pyprof.reports.operator_queries import SELECTED, clear_unknown, frame
 from pyprof.store.kinds import IS_KERNEL, ON_CPU
@@ -34,6 +34,7 @@ KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event
         *spread("api", "kernel_api", "", "events with a launch record"),
         Column("calls", "Calls", "count", "Events on the device.", int, True),
         KIND,
+        *efficiency.columns("these kernels", extra=True),
     ),
     view=View("Kernels", sort="-gpu", sums="gpu api calls"),
 )
@@ -41,7 +42,7 @@ def kernel(source: Source) -> pd.DataFrame:
     """One row per operator and short name of a kernel, copy or set, sorted by GPU time."""
     table = frame(
         source,
-        f"""select k.short_name as kernel, o.op_id, o.name, o.direction, s.kind,
+        f"""select s.operator, k.short_name as kernel, o.op_id, o.name, o.direction, s.kind,
                    case when s.{ON_CPU} then null when max(s.tc = 1) then 1
                         when max(s.tc = 3) and s.{IS_KERNEL} then null else 0 end as uses_tc,
                    sum(s.gpu_ns) as gpu, sum(s.gpu_ns) * 1.0 / sum(s.calls) as gpu_avg,
@@ -53,5 +54,8 @@ def kernel(source: Source) -> pd.DataFrame:
             group by s.operator, k.short_name, s.kind
             order by gpu desc, o.id, k.short_name""",
     )
+    keys = ["operator", "kernel", "kind"]
+    work = efficiency.of_operators(source, ("s.operator", "k.short_name", "s.kind")).rename_axis(keys)
+    table = table.join(work, on=keys)
     table["kind"] = [KINDS[code] for code in table["kind"]]
     return clear_unknown(source, table)

@@ -13,7 +13,7 @@ from pyprof.analysis.dataframes import category
 from pyprof.analysis.source import Source
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
-from pyprof.reports import Column, Option, View, report
+from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import distinct, launched
 from pyprof.reports.operators import eligible
 from pyprof.store.ids import worker_of
@@ -55,6 +55,7 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
             "tc_eligible", "Op Tensor Cores Eligible", "",
             "Whether tensor cores could do the operator, by its name; empty without an operator.", bool,
         ),
+        *efficiency.columns("these kernels"),
     ),
     options=(
         Option(
@@ -88,6 +89,8 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
         **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
     ).reset_index()  # fmt: skip
+    work = efficiency.of_events(source, pd.DataFrame(keys), launched(source, efficiency.EVENT, "kind = 0"))
+    table = table.join(work, on=list(keys))
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["tc"] = np.where(table["used"], True, np.where(table["unknown"], None, False))  # type: ignore[call-overload]
     for name in ("blocks_per_sm", "occupancy"):

@@ -12,7 +12,7 @@ from pyprof.analysis.operator_tree import DEVICE_TIMES, callers, operator_name, 
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
-from pyprof.reports import Column, Option, View, report
+from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import spans, started
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
@@ -50,6 +50,7 @@ _SUMS = (
         Column("tc_eligible", "Tensor Cores Eligible", "", "Whether tensor cores could do it, by its name.", bool),
         Column("tc_self", "Tensor Cores Self (%)", "%", f"Device self of kernels using tensor cores, {_SHARE}.", float),
         Column("tc_total", "Tensor Cores Total (%)", "%", f"The same for device total, {_SHARE}.", float),
+        *efficiency.columns("the kernels of device self"),
     ),
     options=(
         Option(
@@ -72,7 +73,7 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
         _worker(source.activity(worker_of(low)), source, (low, high), texts, group_by == "stack")
         for low, high in spans(source)
     ]
-    rows = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
+    rows = pd.concat([sums for sums, _ in frames]) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
     table = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
     texts |= {-2 - number: name for number, name in _ranges(source).items()}
     labels: dict[str, Any] = _labels(table["text"].tolist(), table["args"].tolist(), texts, group_by)
@@ -82,9 +83,17 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
             stacks.get(code) if code >= -1 else _call_texts(texts[-2 - code])[1]
             for code in table["stack"].tolist()
         ]
-    table = table.drop(columns=list(_KEYS)).assign(**labels)
-    table = table.groupby(list(labels), sort=True, dropna=False)[list(_SUMS)].sum().reset_index()
-    return _table(source, table)
+    grouped = table.assign(**labels).groupby(list(labels), sort=True, dropna=False)
+    row = table[list(_KEYS)].assign(row=grouped.ngroup())
+    kernels = (
+        pd.concat([kernels for _, kernels in frames]).merge(row, on=list(_KEYS)) if frames else row.iloc[:0]
+    )
+    table = grouped[list(_SUMS)].sum().reset_index()
+    if len(kernels):
+        table = table.join(efficiency.figures(source, kernels, ["row"]))
+    return _table(
+        source, table.reindex(columns=[*table, *(key for key in efficiency.KEYS if key not in table)])
+    )
 
 
 _KEYS = ("text", "args", "stack")  # distinguish events
@@ -92,8 +101,9 @@ _KEYS = ("text", "args", "stack")  # distinguish events
 
 def _worker(
     activity: Activity, source: Source, launched: tuple[int, int], texts: dict[int, str], stacks: bool
-) -> pd.DataFrame:
-    """Return sums over a worker's events of equal texts and, if requested, stacks.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return sums over a worker's events of equal texts and, if requested, stacks; and those over their kernels, by use
+    of tensor cores and verdict, for `efficiency.figures`.
 
     Text -1 stands for work that no operator launched, -2 - the id of an operator for work launched in that
     operator's range.
@@ -118,7 +128,17 @@ def _worker(
     for name, values in weights(activity).items():
         remaining[f"{name}_own"] = remaining[f"{name}_total"] = values[outside]
     table = pd.concat([pd.DataFrame(columns), pd.DataFrame(remaining, columns=list(columns))])
-    return table.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
+    counted = np.zeros(len(events.start) + 1, bool)
+    counted[inside] = True
+    own = np.flatnonzero(activity.kernel & counted[events.launcher])
+    rest = np.flatnonzero(activity.kernel[outside])
+    keys = pd.DataFrame({
+        key: np.r_[getattr(events, key)[events.launcher[own]], np.broadcast_to(remaining[key], len(outside))[rest]]
+        for key in _KEYS
+    })  # fmt: skip
+    at = np.r_[own, outside[rest]]
+    kernels = efficiency.sums(keys, {name: column.take(at) for name, column in activity.work().items()})
+    return table.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index(), kernels
 
 
 def _ranges(source: Source) -> dict[int, str]:

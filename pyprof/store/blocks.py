@@ -41,7 +41,7 @@ OPS = Shape(
     ("cpu", "gpu", "overhead", "idle"),
 )  # fmt: skip
 EVENTS = Shape(
-    "event", "event_block", ("operator", "name", "kind", "tc"),
+    "event", "event_block", ("operator", "name", "kind", "tc", "verdict"),
     ("calls", "gpu_ns", "api_ns", "launched", "flops", "dense_flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns",
      "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps"),
     ("gpu", "api"),
@@ -150,8 +150,9 @@ def rows(store: Store, shape: Shape, first: int, last: int) -> Sums:
         )
         return {"operator": columns["operator"].values, **of_ops(columns)}
     columns = store.columns(
-        f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.duration_ns,
-                   event.flops, event.dense_flops, event.bytes, event.roofline_ns, event.hardware_ps, event.model_ps,
+        f"""select event.operator, event.name, event.kind, coalesce(event.tc, 3) as tc, event.verdict,
+                   event.duration_ns, event.flops, event.dense_flops, event.bytes, event.roofline_ns,
+                   event.hardware_ps, event.model_ps,
                    api.duration_ns as launch_duration_ns
             from event left join api on api.id = event.api where event.id >= {first} and event.id < {last}"""
     )

@@ -49,6 +49,8 @@ create table kernel_name (id integer primary key, name text, short_name text, ki
 create table geometry (
     id integer primary key, grid_x integer, grid_y integer, grid_z integer, block_x integer, block_y integer,
     block_z integer, registers integer, shared_memory_bytes integer, occupancy integer);
+-- What limits events, as columns bound and tcwhy of docs/columns.md say; NULL is unknown. 0: both are.
+create table verdict (id integer primary key, bound text, tensor_cores text);
 -- Where kernels come from, finer than the operator: what each is that an operator launches.
 create table site (
     id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
@@ -57,12 +59,12 @@ create table site (
 -- tensor cores, 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as
 -- docs/costs.md. dense_flops: FLOPs that the model needs. roofline_ns: the time that the device needs at least,
 -- docs/roofline.md; hardware_ps, model_ps: the time that it needs at its peak for flops, for dense_flops. hardware_ps is
--- NULL for convolutions by Winograd and FFT, whose flops are those of the definition.
+-- NULL for convolutions by Winograd and FFT, whose flops are those of the definition. verdict: what limits it.
 create table event (
     id integer primary key, kind integer, device integer, stream integer, name integer, operator integer, op integer,
     site integer, api integer, start_ns integer, duration_ns integer, total_ns integer, geometry integer, tc integer,
     flops integer, dense_flops integer, bytes integer, basis integer, roofline_ns integer, hardware_ps integer,
-    model_ps integer, copied_bytes integer, copy_from integer, copy_to integer, graph integer);
+    model_ps integer, verdict integer, copied_bytes integer, copy_from integer, copy_to integer, graph integer);
 -- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark), RecordFunction events (3), Python functions (4), by start. text:
 -- the name; args: of a RecordFunction event the text (marker.py) that has its arguments; stack: its call stack, where the
 -- recording has one for each.
@@ -142,17 +144,18 @@ create table op_stat (
 -- (hardware_unknown_ns: hardware_ps does); launched: the events with a launch record, which api_ns is of. tc as in event,
 -- 3 for unknown.
 create table event_block (
-    block integer, operator integer, name integer, kind integer, tc integer, calls integer, gpu_ns integer,
-    api_ns integer, launched integer, flops integer, dense_flops integer, bytes integer, flops_unknown_ns integer,
-    bytes_unknown_ns integer, roofline_ns integer, roofline_unknown_ns integer, hardware_ps integer,
-    hardware_unknown_ns integer, model_ps integer, gpu_min_ns integer, api_min_ns integer, gpu_max_ns integer,
-    api_max_ns integer, primary key (block, operator, name, kind, tc)) without rowid;
-create table op_kernel_stat (
-    aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, calls integer,
+    block integer, operator integer, name integer, kind integer, tc integer, verdict integer, calls integer,
     gpu_ns integer, api_ns integer, launched integer, flops integer, dense_flops integer, bytes integer,
     flops_unknown_ns integer, bytes_unknown_ns integer, roofline_ns integer, roofline_unknown_ns integer,
     hardware_ps integer, hardware_unknown_ns integer, model_ps integer, gpu_min_ns integer, api_min_ns integer,
-    gpu_max_ns integer, api_max_ns integer, primary key (aggregation, worker, operator, name, kind, tc)) without rowid;
+    gpu_max_ns integer, api_max_ns integer, primary key (block, operator, name, kind, tc, verdict)) without rowid;
+create table op_kernel_stat (
+    aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, verdict integer,
+    calls integer, gpu_ns integer, api_ns integer, launched integer, flops integer, dense_flops integer, bytes integer,
+    flops_unknown_ns integer, bytes_unknown_ns integer, roofline_ns integer, roofline_unknown_ns integer,
+    hardware_ps integer, hardware_unknown_ns integer, model_ps integer, gpu_min_ns integer, api_min_ns integer,
+    gpu_max_ns integer, api_max_ns integer,
+    primary key (aggregation, worker, operator, name, kind, tc, verdict)) without rowid;
 
 -- The timeline (docs/timeline.md). Rows of the picture: sets of lanes with events. kind: range, function, overlap, module,
 -- api, file, loader, stream, idle; outer_lanes: those at the top with one event each; levels: "level:shift ..." of its

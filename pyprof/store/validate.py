@@ -12,7 +12,7 @@ from typing import Any
 _STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
 # Columns that refer to rows of another table: those with its name, and others.
 _REFERENCES = {
-    "worker", "thread", "operator", "stack", "geometry", "site", "iteration_set", "aggregation", "track"
+    "worker", "thread", "operator", "stack", "geometry", "site", "verdict", "iteration_set", "aggregation", "track",
 }  # fmt: skip
 _OTHER_REFERENCES = {
     ("api", "name"): "string", ("io", "name"): "string", ("event", "name"): "kernel_name",
@@ -30,7 +30,8 @@ _REQUIRED = {
 _MAX_TIME = 1 << 61  # ns: 73 years
 # Columns that are never NULL, with the largest value; the meaning of the numbers is in the code.
 _CODES = {
-    "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2}, "event": {"kind": 3},
+    "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2},
+    "event": {"kind": 3, "verdict": 1 << 61},
     "event_block": {"kind": 3}, "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
     "iteration": {"partial": 1}, "device": {"events": 1 << 61},
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pyprof.analysis.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.model import DIRECTIONS
-from pyprof.reports import Column
+from pyprof.reports import Column, efficiency
 from pyprof.reports.operator_queries import SELECTED, SPREADS, spreads
 from pyprof.store.kinds import ON_CPU
 from pyprof.viewer import events, iteration_tables, roofline
@@ -64,6 +64,7 @@ def operator(source: Source, id: str) -> Details:
                 dtype_ok,
                 "Whether tensor cores of this GPU support its data type.",
             ),
+            *_work(source, "s.operator", number, "its kernels"),
         ],
         texts=texts,
         stack=frames_of(source, stack),
@@ -112,6 +113,7 @@ def kernel(source: Source, id: str) -> Details:
             unit="ns",
             text="Longest execution.",
         ),
+        *_work(source, "s.name", number, "its calls"),
     ]
     table = NamedTable(
         title="Operators",
@@ -295,6 +297,17 @@ def _sums(source: Source, number: int) -> list[Figure]:
             value = None if key in hidden else sums[key + end]
             out.append(Figure(key=key + end, heading=heading, value=value, unit=figure.unit, text=text))
     return out
+
+
+def _work(source: Source, by: str, number: int, of: str) -> list[Figure]:
+    """Return how well a group of kernels uses its device, as far as that is known."""
+    table = efficiency.of_operators(source, (by,))
+    values = table.loc[number].to_dict() if number in table.index else {}
+    return [
+        Figure(key=column.key, heading=column.heading, value=value, unit=column.unit, text=column.text)
+        for column in efficiency.columns(of)
+        if (value := values.get(column.key)) is not None and value == value
+    ]
 
 
 def _kernels(source: Source, number: int) -> NamedTable:

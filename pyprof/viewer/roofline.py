@@ -63,6 +63,7 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
     flops = row["flops"] if time_flops else None
     size = row["bytes"] if time_bytes else None
     time_roofline = row["gpu"] - row["no_roofline"]
+    only_zeros = not row["roofline"] and row["no_roofline"]  # as in reports/efficiency.py
     return Point(
         id=str(row["id"]),
         name=row["name"],
@@ -76,7 +77,9 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
         intensity=flops / size if flops is not None and size else None,
         achieved=flops * _NS / time_flops if flops is not None else None,
         bandwidth=size * _NS / time_bytes if size is not None else None,
-        efficiency=100 * row["roofline"] / time_roofline if time_roofline and gpu else None,
+        efficiency=100 * row["roofline"] / time_roofline
+        if time_roofline and gpu and not only_zeros
+        else None,
         tc=None if not gpu or (row["untold"] and not row["used"]) else bool(row["used"]),
     )
 

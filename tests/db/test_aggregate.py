@@ -238,7 +238,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
         Store(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(("name", "version"), [("schema_major", "3.0"), ("schema_minor", "2.7")])
+@pytest.mark.parametrize(("name", "version"), [("schema_major", "3.1"), ("schema_minor", "2.7")])
 def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, version: str) -> None:
     path = tmp_path / "net_dldb.sqlite"
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(body()))).save(path)

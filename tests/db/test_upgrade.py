@@ -65,9 +65,14 @@ def test_every_cell_of_the_last_schema_without_units_is_kept(tmp_path: Path):
     old.write_bytes(gzip.decompress((FOLDER / "schema_1.4.sqlite.gz").read_bytes()))
     upgrade.upgrade(old, str(new))
     with closing(sqlite3.connect(old)) as before, closing(sqlite3.connect(new)) as after:
-        for table in schema().keys() - {"meta", "aggregation", "track", "tile", "label"}:
+        for table in schema().keys() - {"meta", "aggregation", "verdict", "track", "tile", "label"}:
             query = f'select * from "{table}"'
-            assert after.execute(query).fetchall() == before.execute(query).fetchall(), table
+            found = after.execute(query)
+            names = [column[0] for column in found.description]
+            rows = [tuple(cell for name, cell in zip(names, row) if name != "verdict") for row in found]
+            assert rows == before.execute(query).fetchall(), table
+        assert after.execute("select * from verdict").fetchall() == [(0, None, None)]
+        assert after.execute("select distinct verdict from event").fetchall() == [(0,)]
 
 
 def test_aggregations_are_kept_and_nothing_is_damaged(old: tuple[Path, dict[str, Any]], tmp_path: Path):

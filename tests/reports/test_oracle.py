@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pyprof import metrics, session
 from pyprof.model import Column
 from pyprof.prof.columns import View
+from pyprof.reports import efficiency
 from pyprof.store.write import peaks
 from tests import oracle
 from tests.build import Recording, call, examples, recording, scratch, write_capture
@@ -130,10 +131,11 @@ def compare(
         n: rows(prof.report(n, worker))
         for n in ("detail", "op_type", "group_node", "kernel", "tensor", "iteration")
     }
-    same(*by(("op_id",), report["detail"], oracle.detail(window).values()), leaving)
+    work = efficiency.KEYS  # tests/reports/test_efficiency.py adds them up
+    same(*by(("op_id",), report["detail"], oracle.detail(window).values()), (*leaving, *work))
     same(*by(("type",), report["op_type"], oracle.op_type(window).values()))
     same(*by(("name",), report["group_node"], oracle.group_node(window).values()))
-    same(*by(("op_id", "kernel", "kind"), report["kernel"], oracle.kernel(window).values()))
+    same(*by(("op_id", "kernel", "kind"), report["kernel"], oracle.kernel(window).values()), work)
     same(*by(("op_id",), report["tensor"], oracle.tensor(window).values()))
     names = [row[0] for row in prof.database.rows("select name from worker order by id")]
     same(report["iteration"], oracle.iteration(window, names, int(prof.database.meta["t0"])))

@@ -123,11 +123,11 @@ def roofline(rows: Rows, costs: Costs, distinct: Cases, hardware: Hardware) -> R
     size = np.where(costs.bytes.mask(), costs.bytes.values, np.nan)
     peaks = peak[distinct.codes]
     compute, memory, time = times(flops, size, peaks, bandwidth[distinct.codes])
-    bound = np.where(compute > memory, _COMPUTE, _MEMORY)
-    bound = np.where(time == 0, _IDLE, np.where(np.isnan(time), _UNCERTAIN, bound))
+    bound = bounds(compute, memory, time)
     cpu = rows.kind == OPERATOR
     if cpu.any() and hardware.cpu is not None:
-        bound[cpu] = _cpu_bound(flops, size, distinct, maths, hardware.cpu)[cpu]
+        rates = cpu_peaks(distinct, maths, hardware.cpu)[distinct.codes]
+        bound[cpu] = cpu_bounds(flops, size, rates, hardware.cpu)[cpu]
     return Roofline(compute, memory, time, maths, peaks, bound)
 
 
@@ -142,14 +142,24 @@ def limits(distinct: Cases, maths: list[str | None]) -> tuple[Floats, Floats]:
     return np.array([*peak, np.nan]), np.array([*bandwidth, np.nan])
 
 
-def _cpu_bound(flops: Floats, size: Floats, distinct: Cases, maths: list[str | None], cpu: Cpu) -> Ints:
-    """Return the limit of an operator event if it is certain: the two times differ by more than a factor of two at any
-    bandwidth that the cores may reach."""
+def bounds(compute: Floats, memory: Floats, time: Floats) -> Ints:
+    """Return the limit of rows on a GPU, as an index in BOUNDS."""
+    bound = np.where(compute > memory, _COMPUTE, _MEMORY)
+    return np.where(time == 0, _IDLE, np.where(np.isnan(time), _UNCERTAIN, bound))
+
+
+def cpu_peaks(distinct: Cases, maths: list[str | None], cpu: Cpu) -> Floats:
+    """Return the processor's peak FLOP/s for each case; the last entry is that of a row without a case."""
     peak = [
         np.nan if name is None else cpu.peak(name, _multiplies(case)) or np.nan
         for case, name in zip(distinct.cases, maths)
     ]
-    peaks = np.array([*peak, np.nan])[distinct.codes]
+    return np.array([*peak, np.nan])
+
+
+def cpu_bounds(flops: Floats, size: Floats, peaks: Floats, cpu: Cpu) -> Ints:
+    """Return the limit of operator events where it is certain, as an index in BOUNDS: the two times differ by more
+    than a factor of two at any bandwidth that the cores may reach."""
     bandwidth, least_bandwidth = cpu.bandwidth or np.nan, cpu.least_bandwidth or np.nan
     compute, shortest, _ = times(flops, size, peaks, np.full(len(flops), bandwidth))
     longest = size / least_bandwidth * _NS

@@ -24,7 +24,7 @@ def tables(
     linked: Linked, costs: Costs, peaks: Peaks, worker: Ints, executions: Executions, call_id: Ints,
     described: dict[int, Collective], replayed: dict[int, int],
 ) -> Iterator[tuple[str, pa.Table]]:  # fmt: skip
-    """Yield the events, the collectives among them, those of replays, and the launch geometries.
+    """Yield the events, the collectives among them, those of replays, the launch geometries, and what limits events.
 
     `described`: collectives by row. `replayed`: the range of each replayed GPU event. `worker` by row. `call_id`: id
     of each API call; the last is for "none".
@@ -68,10 +68,12 @@ def tables(
         launched = rows.launch_start.mask()[index] & ~cpu[index]
         length = rows.launch_end.values[index] - rows.launch_start.values[index]
         parts["launch_duration_ns"] = Column(length, launched)
-        keys = [identity >> blocks.SHIFT, *(parts[name] for name in ("operator", "name", "kind")), tc]
+        by = {**parts, "tc": tc}  # unknown is a key of its own
+        keys = [identity >> blocks.SHIFT, *(by[name] for name in blocks.EVENTS.keys)]
         key_columns, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
         yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), key_columns)), **sums)
     yield "geometry", shapes
+    yield "verdict", peaks.verdicts()
 
 
 def _copied_columns(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column | Ints]:

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Use of the device by any group of kernels: roofline efficiency, HFU, MFU, limit, tensor cores.
+
+The figures of one kernel are those of docs/columns.md (eff, hfu, mfu, bound, tcwhy). Those of a group are sums over its
+kernels, so that each is the mean weighted with the kernels' times:
+
+    efficiency = roofline times / device times of the kernels whose roofline is known            mfu: with model FLOPs
+    hfu        = times at the peak for the executed FLOPs / device times of the kernels for which these are known
+    bound, tcwhy: the verdict with the most device time, and its share of that of the kernels that have one
+
+Two kernels of 30 ns and 10 ns, roofline times 15 ns and unknown: efficiency 50 %, of 75 % of the time. If only zeros
+are known, and not of everything, the figure is unknown: what carries the work is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pyprof.analysis.source import Source
+from pyprof.model import KERNEL, OPERATOR
+from pyprof.model import Column as Values
+from pyprof.reports import Column
+from pyprof.reports.operator_queries import SELECTED, frame
+
+LATENCY = 40.0  # %, the efficiency below which rule R36 also reports an operator
+_TC_USED, _TC_NOT_APPLICABLE = 1, 2
+SUMS = (
+    "gpu_ns", "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps",
+)  # fmt: skip
+EVENT = (
+    "duration_ns as gpu_ns, tc, verdict, roofline_ns, hardware_ps, model_ps"  # columns that `of_events` needs
+)
+
+
+def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
+    """Return the columns of a report about kernels, "its kernels" for example."""
+    return (
+        Column(
+            "efficiency", "Roofline Efficiency (%)", "%",
+            f"Roofline time of {of} as a share of their device time, where it is known (docs/roofline.md).",
+            float, extra,
+        ),
+        Column(
+            "roofline_known", "Roofline Known (%)", "%",
+            f"Share of the device time of {of} for which the roofline is known; efficiency and MFU cover it.",
+            float, extra,
+        ),
+        Column(
+            "hfu", "HFU (%)", "%",
+            f"Hardware FLOPs utilization: time that the FLOPs executed by {of} take at the peak, as a share of their "
+            "device time, where it is known; not for Winograd and FFT.",
+            float, extra,
+        ),
+        Column(
+            "hfu_known", "HFU Known (%)", "%",
+            f"Share of the device time of {of} for which HFU is known.", float, extra,
+        ),
+        Column(
+            "mfu", "MFU (%)", "%",
+            "Model FLOPs utilization: like HFU, for the FLOPs that the model needs.", float, extra,
+        ),
+        Column(
+            "bound", "Bound", "",
+            f"Limit of {of}, the one with the most device time: compute or memory, by the roofline; latency if their "
+            f"efficiency is below {LATENCY:.0f} %, although tensor cores did all that they could: then neither "
+            "explains the time; - if they carry no work; empty if unknown.", str, extra,
+        ),
+        Column(
+            "bound_share", "Bound Share (%)", "%",
+            "Device time of kernels with this limit, as a share of that of all with a known one; empty for latency, "
+            "which all of them have together.", float, extra,
+        ),
+        Column(
+            "tcwhy", "TC Reason", "",
+            f"Use of tensor cores by {of}, or the reason against it, as in docs/roofline.md: the one with the most "
+            "device time; - if none of them is a product; empty if unknown, and on the CPU.", str, extra,
+        ),
+        Column(
+            "tcwhy_share", "TC Reason Share (%)", "%",
+            "Device time of kernels with this reason, as a share of that of all products among them.", float, extra,
+        ),
+    )  # fmt: skip
+
+
+KEYS = tuple(column.key for column in columns(""))
+
+
+def of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
+    """Return the figures of groups of kernels in the aggregation. `by`: columns of op_kernel_stat `s`, or of the
+    kernel's name `k`, which are the index of the result."""
+    key = ("efficiency", source.aggregation.id, source.worker, *by)
+    return source.store.cached(key, lambda: _of_operators(source, by)).copy()
+
+
+def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
+    names = [f"key{number}" for number in range(len(by))]
+    keys = ", ".join(f"{column} as {name}" for column, name in zip(by, names))
+    sums = ", ".join(f"sum(s.{name}) as {name}" for name in SUMS)
+    table = frame(
+        source,
+        f"""select {keys}, s.tc, s.verdict, {sums}
+            from op_kernel_stat s join kernel_name k on k.id = s.name
+            where {SELECTED} and s.kind in ({KERNEL}, {OPERATOR})
+            group by {", ".join(by)}, s.tc, s.verdict""",
+    )
+    return figures(source, table, names)
+
+
+def of_events(source: Source, keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
+    """Return the figures of groups of kernels: a row of `keys` and of `event`, columns of `EVENT`, for each."""
+    return figures(source, sums(keys, event), [str(name) for name in keys])
+
+
+def sums(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
+    """Return sums over kernels of equal keys, use of tensor cores and verdict, as `figures` takes them."""
+    time = event["gpu_ns"].values
+    columns = {"gpu_ns": time, "verdict": event["verdict"].values}
+    columns["tc"] = np.where(event["tc"].mask(), event["tc"].values, -1)
+    for name, unknown in (("roofline_ns", "roofline"), ("hardware_ps", "hardware"), ("model_ps", "")):
+        known = event[name].mask()
+        columns[name] = np.where(known, event[name].values, 0)
+        if unknown:
+            columns[f"{unknown}_unknown_ns"] = np.where(known, 0, time)
+    names = [str(name) for name in keys]
+    table = keys.assign(**columns).groupby([*names, "tc", "verdict"], sort=True)[list(SUMS)].sum()
+    return table.reset_index()
+
+
+def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the figures of groups of rows, which have the columns `by`, SUMS, `tc` and `verdict`."""
+    table = table.astype(dict.fromkeys((*SUMS, "tc", "verdict"), np.int64))
+    keys = list(by)
+    sums = table.groupby(keys, sort=True)[list(SUMS)].sum()
+    out = pd.DataFrame(index=sums.index)
+    total = sums["gpu_ns"]
+    for name, needed, unknown in (
+        ("efficiency", sums["roofline_ns"], "roofline"),
+        ("hfu", sums["hardware_ps"] / 1000, "hardware"),
+        ("mfu", sums["model_ps"] / 1000, "roofline"),
+    ):
+        known = total - sums[f"{unknown}_unknown_ns"]
+        only_zeros = (needed == 0) & (known < total)
+        out[name] = (100 * needed / known.where(known > 0)).where(~only_zeros) if source.gpu else np.nan
+        if name != "mfu":
+            share = 100 * known / total.where(total > 0) if source.gpu else np.nan
+            out[f"{unknown}_known" if unknown == "roofline" else "hfu_known"] = share
+    for name, place in (("bound", 1), ("tcwhy", 2)):
+        texts = {
+            row[0]: row[place] for row in source.store.rows("select id, bound, tensor_cores from verdict")
+        }
+        verdict = _most(table.assign(text=table["verdict"].map(texts)), keys)
+        out[name] = verdict["text"].reindex(out.index)
+        out[f"{name}_share"] = verdict["share"].reindex(out.index)
+    idle = table["gpu_ns"].where(~table["tc"].isin((_TC_USED, _TC_NOT_APPLICABLE)), 0)
+    idle = idle.groupby([table[key] for key in keys], sort=True).sum()
+    latency = (out["efficiency"] < LATENCY) & out["bound"].isin(("compute", "memory")) & (idle == 0)
+    out["bound"] = out["bound"].mask(latency, "latency")
+    out["bound_share"] = out["bound_share"].mask(latency)
+    return out[list(KEYS)]
+
+
+def _most(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return, for each group, the text with the most time, and its share of the time of all known ones. A text of `-`,
+    of what carries no work, counts only where there is no other."""
+    known = table[table["text"].notna()]
+    empty = known["text"] == "-"
+    applies = known[~empty]
+    sums = applies.groupby([*keys, "text"], sort=True)["gpu_ns"].sum().reset_index()
+    first = sums.sort_values([*keys, "gpu_ns", "text"], ascending=[*[True] * len(keys), False, True])
+    first = first.drop_duplicates(keys).set_index(keys)
+    total = sums.groupby(keys, sort=True)["gpu_ns"].sum()
+    out = first[["text"]].assign(share=100 * first["gpu_ns"] / total.where(total > 0))
+    rest = known[empty].drop_duplicates(keys).set_index(keys)[["text"]].assign(share=np.nan)
+    return pd.concat([out, rest[~rest.index.isin(out.index)]])
