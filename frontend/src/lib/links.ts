@@ -4,9 +4,9 @@ import { served } from "./profile.svelte";
 import { place, type Params } from "./router.svelte";
 
 const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
-  detail: ["ops", "ops"],
-  kernel: ["ops", "kernels"],
-  op_type: ["op-types", "types"],
+  detail: ["operators", "ops", { by: "place" }],
+  kernel: ["operators", "kernels", { by: "kernel" }],
+  op_type: ["operators", "types", { by: "type" }],
   source_line: ["lines", "lines"],
   operator: ["operators", "operators"],
   kernel_summary: ["kernels", "kernels"],
@@ -22,9 +22,9 @@ const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
   memory: ["memory", "memory"],
   alive: ["memory", "alive"],
   memory_copies: ["memory", "copies", { tab: "copies" }],
-  module: ["modules", "modules"],
-  group_node: ["groups", "groups"],
-  tensor: ["ops", "tensor", { tab: "tensor" }],
+  module: ["operators", "modules", { by: "module" }],
+  group_node: ["operators", "groups", { by: "group" }],
+  tensor: ["operators", "tensor", { by: "tensor" }],
   coverage: ["overview", "coverage"],
   summary: ["overview", "summary"],
 };

@@ -49,6 +49,12 @@ export const place = {
   go(view: string, params: Params = {}): void {
     location.hash = place.to(view, params);
   },
+  /** Be elsewhere, with exactly these parameters, as if the address had said so: Back does not come here again. */
+  replace(view: string, params: Params): void {
+    const next = href(view, params);
+    history.replaceState(null, "", next);
+    arrive(parse(next));
+  },
   /** Change parameters of this view; undefined or "" removes one. `replace`: no new entry of the history. */
   set(changes: Record<string, string | undefined>, replace = false): void {
     const params = { ...current.params };

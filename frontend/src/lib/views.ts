@@ -26,39 +26,24 @@ export const VIEWS: readonly View[] = [
     load: () => import("../views/Timeline.svelte"),
   },
   {
-    id: "op-types",
-    label: "Op types",
-    group: "Operators",
-    aliases: [{ name: "Op Type Summary" }],
-    load: () => import("../views/OpTypes.svelte"),
-  },
-  {
-    id: "groups",
-    label: "Group ops",
-    group: "Operators",
-    aliases: [{ name: "Group Ops" }, { name: "Group Node Report" }],
-    load: () => import("../views/GroupOps.svelte"),
-  },
-  {
-    id: "ops",
-    label: "Ops and kernels",
-    group: "Operators",
-    aliases: [{ name: "Ops and Kernels" }],
-    load: () => import("../views/OpsKernels.svelte"),
-  },
-  {
     id: "operators",
     label: "Operators",
     group: "Operators",
-    aliases: [{ name: "Operator View" }],
+    aliases: [
+      { name: "Operator View" },
+      { name: "Op types", params: { by: "type" } },
+      { name: "Op Type Summary", params: { by: "type" } },
+      { name: "Modules", params: { by: "module" } },
+      { name: "Module View", params: { by: "module" } },
+      { name: "Group Ops", params: { by: "group" } },
+      { name: "Group Node Report", params: { by: "group" } },
+      { name: "Ops and Kernels", params: { by: "place" } },
+      { name: "Kernels of all ops", params: { by: "kernel" } },
+      { name: "Tensor cores", params: { by: "tensor" } },
+      { name: "Operators by input shape", params: { "operators.o.group_by": "shapes" } },
+      { name: "Operators by call stack", params: { "operators.o.group_by": "stack" } },
+    ],
     load: () => import("../views/Operators.svelte"),
-  },
-  {
-    id: "modules",
-    label: "Modules",
-    group: "Operators",
-    aliases: [{ name: "Module View" }],
-    load: () => import("../views/Modules.svelte"),
   },
   {
     id: "lines",
@@ -104,12 +89,28 @@ export const VIEWS: readonly View[] = [
   { id: "reports", label: "All reports", group: "More", aliases: [], load: () => import("../views/Reports.svelte") },
 ];
 
-/** Addresses under the old names, and where they lead. */
-export const OLD: Record<string, [string, Record<string, string>]> = {
+/** Addresses of views that are parts of another now, and of DLProf's viewer. */
+const OLD: Record<string, [string, Record<string, string>]> = {
   dashboard: ["overview", {}],
-  "op-type-summary": ["op-types", {}],
-  "group-ops": ["groups", {}],
-  "ops-and-kernels": ["ops", {}],
+  "op-types": ["operators", { by: "type" }],
+  "op-type-summary": ["operators", { by: "type" }],
+  groups: ["operators", { by: "group" }],
+  "group-ops": ["operators", { by: "group" }],
+  modules: ["operators", { by: "module" }],
+  ops: ["operators", { by: "place" }],
+  "ops-and-kernels": ["operators", { by: "place" }],
   "kernels-by-iteration": ["iterations", { tab: "kernels" }],
   "kernels-by-op": ["iterations", { tab: "ops" }],
 };
+/** Tabs that the view of ops had. */
+const OF_OPS: Record<string, string> = { all: "kernel", tensor: "tensor" };
+
+/** Where an old address leads, with all that it says; undefined for one that is in use. */
+export function moved(view: string, params: Record<string, string>): [string, Record<string, string>] | undefined {
+  const found = OLD[view];
+  if (!found) return undefined;
+  const [now, preset] = found;
+  const { tab, ...rest } = params;
+  if (preset.by === "place" && tab) return [now, { ...rest, by: OF_OPS[tab] ?? "place" }];
+  return [now, { ...params, ...preset }];
+}

@@ -16,6 +16,7 @@ from tests.viewer.browser.traces import GEMM, RELU, TC_KERNEL
 from tests.viewer.conftest import Asking
 
 US = 1000  # ns
+WORK = ("Roofline Efficiency (%)", "MFU (%)", "Bound", "TC Reason")  # ours, after those of the plugin
 DEVICE_SELF = {"aten::addmm": 320, "aten::relu": 40, "unassociated": 40}
 DEVICE_TOTAL = {"aten::addmm": 320, "aten::linear": 200, "aten::relu": 40, "unassociated": 40}
 HOST_SELF = {"aten::addmm": 440, "aten::relu": 160, "aten::linear": 40}
@@ -84,7 +85,7 @@ def test_table_of_operators(opened: Open, traces: Asking):
     page.go("operators", run="alpha")
     assert page.headings("operators") == [
         "Name", "Calls", "Device Self (ns)", "Device Total (ns)", "Host Self (ns)", "Host Total (ns)",
-        "Tensor Cores Eligible", "Tensor Cores Self (%)", "Tensor Cores Total (%)",
+        "Tensor Cores Eligible", "Tensor Cores Self (%)", "Tensor Cores Total (%)", *WORK,
     ]  # fmt: skip
     names = [text.split("\n")[0] for text in page.column("operators", "name")]
     assert names == ["aten::addmm", "aten::relu", "unassociated", "aten::linear"]
@@ -163,7 +164,7 @@ def test_tables_of_kernels(opened: Open, traces: Asking):
     whole = [
         "Name", "Operator", "Grid", "Block", "Registers Per Thread", "Shared Memory (B)", "Tensor Cores Used",
         "Op Tensor Cores Eligible", "Calls", "Total (ns)", "Mean (ns)", "Max (ns)", "Min (ns)", "Mean Blocks Per SM",
-        "Mean Est. Achieved Occupancy (%)",
+        "Mean Est. Achieved Occupancy (%)", *WORK,
     ]  # fmt: skip
     of_operator = ("Operator", "Op Tensor Cores Eligible")
     assert page.headings("kernels") == [one for one in whole[:1] + whole[6:] if one not in of_operator]

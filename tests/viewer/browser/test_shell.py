@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.conftest import Asking, serving
 
 NAMES = {
-    "Dashboard": "overview", "Op Type Summary": "op-types", "Group Ops": "groups", "Ops and Kernels": "ops",
+    "Dashboard": "overview", "Op Type Summary": "operators?by=type", "Group Ops": "operators?by=group",
+    "Ops and Kernels": "operators?by=place", "Operator View": "operators", "Module View": "operators?by=module",
+    "GPU Kernel": "kernels",
     "Kernels by Iteration": "iterations?tab=kernels", "Kernels by Op": "iterations?tab=ops", "Iterations": "iterations",
     "GPUs": "gpus",
 }  # fmt: skip
@@ -47,12 +50,22 @@ def test_old_names_are_found(page: Page, name: str):
 
 @pytest.mark.statement("N03")
 @pytest.mark.parametrize(
-    ("old", "view"), [("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops")]
-)
+    ("old", "view"),
+    [
+        ("dashboard", "overview"), ("kernels-by-op", "iterations?tab=ops"), ("op-types", "operators?by=type"),
+        ("ops?ops.q=mm&d=op%3AMM_1", "operators?ops.q=mm&d=op%3AMM_1&by=place"),
+        ("ops?tab=all", "operators?by=kernel"), ("ops?tab=tensor&tensor.q=mm", "operators?tensor.q=mm&by=tensor"),
+        ("modules?modules.q=net", "operators?modules.q=net&by=module"), ("groups", "operators?by=group"),
+    ],
+)  # fmt: skip
 def test_old_addresses_lead_on(page: Page, old: str, view: str):
+    page.go("help")
     page.tab.goto(f"{page.url}/#/{old}")
     page.settled()
-    page.tab.wait_for_url(f"**/#/{view}")
+    assert sorted(re.split("[?&]", page.parameters())) == sorted(re.split("[?&]", f"#/{view}"))
+    page.tab.go_back()
+    page.settled()
+    assert page.parameters() == "#/help"
 
 
 @pytest.mark.statement("N10")

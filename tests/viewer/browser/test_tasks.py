@@ -19,7 +19,9 @@ def search(page: Page, text: str, option: str) -> None:
 
 def test_which_layer_costs_most(page: Page, prof: session.Profile):
     page.go()
-    page.find("nav a:has-text('Modules')").click()
+    page.find("nav a:has-text('Operators')").click()
+    page.settled()
+    page.find("[role=tab][data-tab=module]").click()
     page.settled()
     page.find("button:has-text('Expand All')").click()
     page.settled()

@@ -273,7 +273,8 @@ def test_ops_and_kernels(page: Page, prof: session.Profile):
     assert "Select an op above" in page.find("[data-panel=op-kernels]").inner_text()
     assert page.headings("ops") == [
         "Op Name", "Direction", "Op Type", "GPU Time (ns)", "CPU Time (ns)", "Calls", "TC Eligible", "Using TC",
-        "TC Unknown (ns)", "Kernel Calls", "Data Type", "Stack Trace",
+        "TC Unknown (ns)", "Kernel Calls", "Roofline Efficiency (%)", "MFU (%)", "Bound", "TC Reason", "Data Type",
+        "Stack Trace",
     ]  # fmt: skip
     row = page.find("[data-table=ops] tbody tr").filter(has_text="mm").first
     op = row.get_attribute("data-row")
@@ -437,6 +438,39 @@ def test_details_lead_to_each_other(page: Page):
     page.tab.wait_for_selector("aside[data-drawer^='launch:']")
     page.tab.keyboard.press("Escape")
     page.find("aside").wait_for(state="detached")
+
+
+def test_an_operator_leads_to_all_that_is_known_of_it_and_back(
+    page: Page, prof: session.Profile, client: Asking
+):
+    """Each is one click from the row's details, which stay open; Back goes to what was looked at before."""
+    detail = prof.report("detail")
+    one = detail[detail["module"].notna() & detail["shapes"].notna() & detail["stack"].notna()].iloc[0]
+    related = "aside ul[aria-label=Related] a"
+    for label, table, key, expected in (
+        ("Kernels", "kernels", "op_id", [one["op_id"]]), ("All shapes of its type", "ops", "type", [one["type"]]),
+        ("Same shapes", "ops", "shapes", [one["shapes"]]), ("Module", "modules", "", []),
+        ("Source", "lines", "line", [one["stack"].split("\n")[-1]]),
+    ):  # fmt: skip
+        page.go("operators", by="place", d=f"op:{one['op_id']}")
+        page.find(
+            related,
+        ).filter(has_text=label).first.click()
+        page.settled()
+        assert page.find(f"aside[data-drawer='op:{one['op_id']}']").count() == 1
+        text = f"{table}.f.{key}" if key else "modules.q"
+        assert text in page.parameters()
+        assert page.find(f"[data-table={table}] tbody tr").count()
+        if key in ("type", "line"):
+            assert set(page.column(table, key)) == set(expected)
+        page.tab.go_back()
+        page.settled()
+        assert "by=place" in page.parameters()
+    assert page.find("aside [data-figure=tcwhy]").count() == prof.report("detail")["tcwhy"].notna().iloc[0]
+    page.find("aside table button.link").first.click()
+    page.tab.wait_for_selector("aside[data-drawer^='kernel:']")
+    page.find("aside button:has-text('Back')").click()
+    page.tab.wait_for_selector(f"aside[data-drawer='op:{one['op_id']}']")
 
 
 def test_hostile_names_are_texts_in_the_drawer(page: Page, client: Asking):
