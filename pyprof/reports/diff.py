@@ -7,9 +7,10 @@ on both sides is matched by name: an operator and its direction, or a kernel's n
 run has stays unmatched. Each time of a run is thus in exactly one row, and deltas add up to the difference of the
 totals.
 
-Figures are means over the iterations of the aggregation and over workers, or with --per=run their sums. A delta is
-within the noise if it is at most two standard errors, from the spread of the row's device time over iterations and
-workers of both runs.
+Figures are means over the iterations of the aggregation and over workers, or with --per=run their sums. Iterations
+that the recording cuts off are left out of the means, as in the comparison of steps, unless a run has no others.
+A delta is within the noise if it is at most two standard errors, from the spread of the row's device time over
+iterations and workers of both runs.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
-from pyprof.reports import Column, Report, waterfall
+from pyprof.reports import Column, Report, complete, waterfall
+from pyprof.reports.complete import Iterations
 from pyprof.reports.operator_queries import SELECTED, direction, frame, total
+from pyprof.store.blocks import EVENTS, OPS, Shape
 
 PLACE, NAME = "module and shapes", "name"
 _DEVICE = (
@@ -37,13 +40,13 @@ _HOST = "CPU time of operators, as in detail; kernels have none"
 class Way(NamedTuple):
     """Subject of a comparison: the query for its rows, the columns that identify a place, and those that identify a
     name, and the query for the device time of each execution or event (id, key, device). `key` is the same number in
-    both queries."""
+    both queries. `sums`: what the query adds up."""
 
     query: str
+    sums: Shape
     place: tuple[str, ...]
     name: tuple[str, ...]
     executions: str
-    bounds: str  # of the ids of an iteration
 
 
 _QUERIES = {
@@ -51,20 +54,20 @@ _QUERIES = {
         f"""select s.operator as key, o.type as name, null as operator, o.module, o.shapes, o.direction,
                    sum(s.calls) as calls, sum(s.gpu_ns) as device, {total("cpu")} as host
             from op_stat s join operator o on o.id = s.operator where {SELECTED} group by s.operator""",
+        OPS,
         ("module", "name", "shapes", "direction"),
         ("name", "direction"),
         "select id, operator as key, gpu_ns as device from op",
-        "op",
     ),
     "kernel": Way(
         f"""select (s.operator << 32) + s.name as key, k.short_name as name, o.type as operator, o.module, o.shapes,
                    o.direction, sum(s.calls) as calls, sum(s.gpu_ns) as device, null as host
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
             where {SELECTED} group by s.operator, s.name""",
+        EVENTS,
         ("module", "operator", "name", "shapes", "direction"),
         ("name",),
         "select id, (operator << 32) + name as key, duration_ns as device from event",
-        "event",
     ),
 }
 BY = ("step", *_QUERIES)
@@ -154,6 +157,13 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
     """Return, in sentences, what makes a comparison of two runs misleading."""
     lines = []
     counts = [source.aggregation.last - source.aggregation.first + 1 for source in (base, other)]
+    keys = [source.aggregation.key for source in (base, other)]
+    if keys[0] != keys[1]:
+        base_key, other_key = (f"ends of {key!r}" if key else "marks or none" for key in keys)
+        lines.append(
+            f"The base is cut into iterations by {base_key}, the other by {other_key}: they may not be the same part "
+            "of the program."
+        )
     if counts[0] != counts[1] and per == "run":
         lines.append(f"The base has {counts[0]} iterations, the other {counts[1]}; sums cover all of them.")
     if base.gpu != other.gpu:
@@ -171,14 +181,16 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
 def difference(base: Source, other: Source, way: Way, per: str = "iteration") -> pd.DataFrame:
     """Return one row per place or name, sorted by the change of its device time."""
     runs = (base, other)
-    rows = pd.concat([_rows(run, way).assign(side=side) for side, run in enumerate(runs)], ignore_index=True)
+    chosen = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
+    counts = [one.table for one in chosen]
+    parts = [_rows(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, chosen))]
+    rows = pd.concat(parts, ignore_index=True)
     place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
     remaining = rows[~common]
     name, shared = _match(remaining, way.name)
     rows.loc[remaining.index[shared], "matched_by"] = NAME
     rows.loc[remaining.index[shared], "row"] = name[shared] + len(rows)
-    counts = [_iterations(run, way) for run in runs]
     for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
         of_side = rows["side"] == side
         divisor = max(len(iterations), 1) if per == "iteration" else 1
@@ -193,17 +205,6 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
         variance += _variance(run, way, iterations, of_row, per).reindex(figures.index, fill_value=0)
     figures["error"] = variance**0.5 if min(map(len, counts)) > 1 else np.nan
     return _finish(texts.first().where(texts.nunique() == 1).join(figures).reset_index(drop=True))
-
-
-def _iterations(source: Source, way: Way) -> pd.DataFrame:
-    """Return the aggregated iterations of each worker, with the ids of their executions or events: low <= id < high."""
-    window = source.aggregation
-    columns = source.store.columns(
-        f"""select first_{way.bounds} as low, last_{way.bounds} as high from iteration
-            where iteration_set = {window.iteration_set} and number between {window.first} and {window.last}
-            {"" if source.worker is None else f"and worker = {source.worker}"} order by worker, number"""
-    )
-    return pd.DataFrame({name: column.values for name, column in columns.items()})
 
 
 def _variance(
@@ -239,12 +240,28 @@ def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
     return grouped.ngroup().to_numpy(), (grouped["side"].transform("nunique") == 2).to_numpy(bool)
 
 
-def _rows(source: Source, way: Way) -> pd.DataFrame:
+def _rows(source: Source, way: Way, chosen: Iterations) -> pd.DataFrame:
     """Return a run's rows with figures and keys; unknown keys are empty texts."""
-    table = frame(source, way.query)
+    table = frame(source, way.query) if chosen.whole else _of_complete(source, way, chosen)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Float64"))
+
+
+def _of_complete(source: Source, way: Way, chosen: Iterations) -> pd.DataFrame:
+    """Return what the query of a subject returns, of some iterations alone."""
+    kernels = way.sums is EVENTS
+    table = complete.sums(source, way.sums, chosen, ["operator", "name"] if kernels else ["operator"])
+    about = frame(source, "select id as operator, type, module, shapes, direction from operator")
+    table = table.merge(about.astype({"operator": int}), on="operator")
+    if kernels:
+        names = dict(source.store.rows("select id, short_name from kernel_name"))
+        own = {"key": table["operator"] * (1 << 32) + table["name"], "name": table["name"].map(names),
+               "operator": table["type"], "host": None}  # fmt: skip
+    else:
+        host = table["cpu_ns"].astype("Float64").where(table["timed"] > 0)
+        own = {"key": table["operator"], "name": table["type"], "operator": None, "host": host}
+    return table.assign(**own, device=table["gpu_ns"])
 
 
 def _finish(table: pd.DataFrame) -> pd.DataFrame:

@@ -24,9 +24,10 @@ from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
-from pyprof.reports import Column
+from pyprof.reports import Column, complete
 from pyprof.reports.idle import gaps
-from pyprof.reports.operator_queries import SELECTED, direction, frame
+from pyprof.reports.operator_queries import direction, frame
+from pyprof.store.blocks import OPS
 
 SECTIONS = ("step", "part", "operator", "kernel", "host", "launch", "memory")
 _SIDES = ("base", "other")
@@ -273,21 +274,15 @@ def _launches(activity: Activity, steps: Steps) -> pd.DataFrame:
 
 
 def _host(source: Source, samples: int) -> pd.DataFrame:
-    """Return the operators' own time on the CPU in all aggregated steps, scaled to the number of samples."""
-    table = frame(
-        source,
-        f"""select o.type as name, o.direction, sum(s.cpu_ns) as time, sum(s.timed) as count
-            from op_stat s join operator o on o.id = s.operator where {SELECTED} group by o.type, o.direction
-            having sum(s.timed) > 0""",
-    )
-    window = source.aggregation
-    ((count,),) = source.store.rows(
-        """select count(*) from iteration
-           where iteration_set = ? and number between ? and ? and (? is null or worker = ?)""",
-        (window.iteration_set, window.first, window.last, source.worker, source.worker),
-    )
+    """Return the operators' own time on the CPU in the complete steps, scaled to the number of samples."""
+    chosen = complete.iterations(source, OPS)
+    table = complete.sums(source, OPS, chosen, ["operator"])
+    about = frame(source, "select id as operator, type as name, direction from operator")
+    table = table.merge(about.astype({"operator": int, "direction": int}), on="operator")
+    table = table.groupby(["name", "direction"], sort=True)[["cpu_ns", "timed"]].sum().reset_index()
+    table = table[table["timed"] > 0].rename(columns={"cpu_ns": "time", "timed": "count"})
     for key in ("time", "count"):
-        table[key] = table[key].astype(float) * samples / max(count, 1)
+        table[key] = table[key].astype(float) * samples / max(len(chosen.table), 1)
     directions = [name or "" for name in direction(table["direction"])]
     return table.assign(section="host", direction=directions, square=None, bytes=None)
 

@@ -15,6 +15,7 @@ import pytest
 
 from pyprof import session
 from pyprof.errors import UsageError
+from pyprof.reports.diff import cautions
 from tests import cli
 from tests.build import call, recording, write_capture
 from tests.reports.test_oracle import rows
@@ -138,6 +139,10 @@ def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, by, seed):
         for key in ("calls", "device_ns", "host_ns"):
             base, other = row[f"base_{key}"], row[f"other_{key}"]
             assert row[f"delta_{key}"] == (None if base is None is other else (other or 0) - (base or 0))
+    places = [(row["name"], row["operator"], row["module"], row["shapes"], row["direction"]) for row in found]
+    assert len(places) == len(set(places)) or by == "kernel"
+    if any(flag for prof in runs for flag in partial_flags(prof)):
+        return  # the means leave these iterations out
     iterations = [len(prof.steps) for prof in runs]
     for row, mean in zip(found, sorted_as(rows(runs[0].diff(runs[1], by)), found)):
         for side, count in zip(("base", "other"), iterations):
@@ -145,8 +150,6 @@ def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, by, seed):
                 total = row[f"{side}_{key}"]
                 expected = None if total is None else pytest.approx(total / count)
                 assert mean[f"{side}_{key}"] == expected
-    places = [(row["name"], row["operator"], row["module"], row["shapes"], row["direction"]) for row in found]
-    assert len(places) == len(set(places)) or by == "kernel"
 
 
 def sorted_as(found: list[dict[str, Any]], order: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -266,3 +269,43 @@ def test_what_makes_a_comparison_misleading_is_said(tmp_path, files, capfd):
             assert cli.main(["diff", *map(str, paths), f"--by={by}"]) == 0
             error = capfd.readouterr().err
             assert (message in error) if message else not error
+
+
+def cut_off(path: Path, cut: bool) -> session.Profile:
+    """A recording of four iterations that end with a step, and if `cut` the beginning of another."""
+    step = call("torch.step", (3,), module="net")
+    one = f"{mm(64, None)}\n    > 40 volta_sgemm\n    > 7 splitKreduce\n{step}\n    > 5 adam\n"
+    text = one * 4 + (f"{mm(64, None)}\n    > 90 volta_sgemm\n" if cut else "")
+    prof = session.load(write_capture(path, recording(text)))
+    prof.aggregate(key="net/step")
+    return prof
+
+
+@pytest.mark.parametrize("by", ["step", "operator", "kernel"])
+def test_a_partial_iteration_more_changes_nothing(tmp_path: Path, by: str):
+    base, other = (cut_off(tmp_path / f"{cut}.sqlite", cut) for cut in (False, True))
+    # The rest of the base has nothing in it, that of the other a product.
+    assert partial_flags(base) == partial_flags(other) == [0, 0, 0, 0, 1]
+    for one, another in ((base, other), (other, base), (base, base), (other, other)):
+        found = rows(one.diff(another, by))
+        assert found
+        for row in found:
+            changed = {key: row[key] for key in row if key.startswith("delta_") and row[key]}
+            assert not changed, row
+            assert row["noise"] in (None, True)
+    if by != "step":
+        (row,) = (row for row in rows(base.diff(other, by, "run")) if row["name"] in ("mm", "volta_sgemm"))
+        assert (row["base_calls"], row["other_calls"], row["delta_device_ns"]) == (4, 5, 90)
+
+
+def partial_flags(prof: session.Profile) -> list[int]:
+    return [row[0] for row in prof.database.rows(
+        "select partial from iteration where iteration_set = ? order by number", (prof.aggregation.iteration_set,)
+    )]  # fmt: skip
+
+
+def test_runs_that_are_cut_by_different_operators_are_told(tmp_path: Path):
+    base, other = (cut_off(tmp_path / f"{cut}.sqlite", cut) for cut in (False, True))
+    assert cautions(base.source(), other.source()) == []
+    other.aggregate(key="mm")
+    assert any("ends of 'mm'" in line for line in cautions(base.source(), other.source()))

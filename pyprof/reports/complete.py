@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums over the complete iterations of an aggregation, for comparisons: what a recording cuts off is part of no mean.
+
+The statistics of an aggregation cover all of its iterations. Where some are partial, sums come from the blocks of the
+others instead.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from pyprof.analysis.source import Source
+from pyprof.store import blocks
+from pyprof.store.blocks import Shape
+
+
+class Iterations(NamedTuple):
+    """Iterations of each worker, in order, with the ids of their executions or events: low <= id < high. `whole`:
+    whether they are all of the aggregation."""
+
+    table: pd.DataFrame
+    whole: bool
+
+
+def iterations(source: Source, shape: Shape, partial: bool = False) -> Iterations:
+    """Return the aggregated iterations, without partial ones unless there are no others or they are asked for."""
+    window = source.aggregation
+    columns = source.store.columns(
+        f"""select first_{shape.table} as low, last_{shape.table} as high, partial from iteration
+            where iteration_set = {window.iteration_set} and number between {window.first} and {window.last}
+            {"" if source.worker is None else f"and worker = {source.worker}"} order by worker, number"""
+    )
+    table = pd.DataFrame({name: column.values for name, column in columns.items()})
+    complete = table.pop("partial") == 0
+    if partial or complete.all() or not complete.any():
+        return Iterations(table, True)
+    return Iterations(table[complete], False)
+
+
+def sums(source: Source, shape: Shape, chosen: Iterations, keys: list[str]) -> pd.DataFrame:
+    """Return the sums over iterations by some keys of their table."""
+    parts = [pd.DataFrame({name: pd.Series([], dtype="int64") for name in (*shape.keys, *shape.sums)})]
+    for low, high in _stretches(chosen.table):
+        columns, values = blocks.between(source.store, shape, low, high)
+        parts.append(pd.DataFrame({**dict(zip(shape.keys, columns)), **values})[list(parts[0])])
+    return pd.concat(parts).groupby(keys, sort=True)[list(shape.sums)].sum().reset_index()
+
+
+def _stretches(table: pd.DataFrame) -> list[tuple[int, int]]:
+    """Return the ids of iterations, [first, last), with those that follow each other as one."""
+    out: list[tuple[int, int]] = []
+    for low, high in zip(table["low"].tolist(), table["high"].tolist()):
+        if out and out[-1][1] == low:
+            out[-1] = out[-1][0], high
+        elif low < high:
+            out.append((low, high))
+    return out
