@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 from pyprof import session
 from tests.viewer.browser.conftest import Open, Page
+from tests.viewer.browser.test_memory_in_use import sizes
+from tests.viewer.browser.test_plugin_workers import groups
 from tests.viewer.conftest import Asking
 
 
@@ -106,3 +110,67 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
         "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 us behind the first rank in total, "
         "400 us of it at all_reduce" in sentence
     )
+
+
+def test_why_an_operator_does_not_use_tensor_cores(page: Page, prof: session.Profile):
+    page.go()
+    page.find("nav a:has-text('Operators')").click()
+    page.settled()
+    table = prof.report("operator")
+    reasons = dict(zip(table["name"], table["tcwhy"].fillna("–")))
+    names = [text.split("\n")[0] for text in page.column("operators", "name")]
+    assert page.column("operators", "tcwhy") == [reasons[name] for name in names]
+    assert {"used", "-"} & set(reasons.values())
+
+
+def test_what_changed_from_before_to_after(opened: Open, traces: Asking):
+    """Of two steps and of four, in us per step: the modules take 120 and 140, what is outside of them 80 and 80."""
+    page = opened(traces)
+    page.go("overview", run="alpha")
+    page.find("nav a:has-text('Compare')").click()
+    page.settled()
+    changes = {name: texts[2] for name, texts in groups(page).items()}
+    assert changes == {"Net_0": "+20.0 µs (16.7 %)", "outside of modules, or in several": "0 ns (0.0 %)"}
+
+
+def test_what_holds_the_memory_at_its_peak(opened: Open, traces: Asking):
+    page = opened(traces)
+    page.go("overview", run="alpha")
+    page.find("nav a:has-text('Memory')").click()
+    page.settled()
+    assert page.find("[data-panel=alive] h2").inner_text() == "In use at 315 µs, the peak"
+    assert sizes(page) == {"linear": 2048, "relu": 1024, "no allocation recorded": 1024}
+
+
+def test_an_export_for_a_colleague(page: Page, prof: session.Profile):
+    page.go()
+    page.find("nav a:has-text('Operators')").click()
+    page.settled()
+    page.find("[data-table=operators] button:has-text('Export')").click()
+    with page.tab.expect_download() as download:
+        page.find("[data-table=operators] a.item:has-text('CSV')").click()
+    lines = download.value.path().read_text(encoding="utf-8").splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Name,"))
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
+    table = prof.report("operator")
+    assert [int(row["Device Self (ns)"]) for row in rows] == table["device_self_ns"].tolist()
+    assert [row["TC Reason"] for row in rows] == table["tcwhy"].fillna("").tolist()
+
+
+def test_a_link_shows_what_its_sender_saw(opened: Open):
+    one, other = opened(), opened()
+    one.go("operators", by="place", **{"ops.f.gpu": ">100ns", "ops.s": "cpu", "ops.n": "25"})
+    other.tab.goto(one.tab.url)
+    other.settled()
+    assert one.rows("ops") == other.rows("ops")
+    assert len(one.rows("ops")) > 1
+    assert other.parameters() == one.parameters()
+
+
+def test_the_source_of_what_is_slow(opened: Open, traces: Asking):
+    page = opened(traces)
+    page.go("overview", run="alpha")
+    search(page, "linear", "Operator")
+    page.find("aside button.frame").last.click()
+    page.find("aside .here").wait_for()
+    assert "of net.py" in page.find("aside .here").inner_text()
