@@ -39,10 +39,10 @@ def iterations(source: Source, shape: Shape, partial: bool = False) -> Iteration
     return Iterations(table[complete], False)
 
 
-def sums(source: Source, shape: Shape, chosen: Iterations, keys: list[str]) -> pd.DataFrame:
+def sums(source: Source, shape: Shape, covered: Iterations, keys: list[str]) -> pd.DataFrame:
     """Return the sums over iterations by some keys of their table."""
     parts = [pd.DataFrame({name: pd.Series([], dtype="int64") for name in (*shape.keys, *shape.sums)})]
-    for low, high in _stretches(chosen.table):
+    for low, high in _stretches(covered.table):
         columns, values = blocks.between(source.store, shape, low, high)
         parts.append(pd.DataFrame({**dict(zip(shape.keys, columns)), **values})[list(parts[0])])
     return pd.concat(parts).groupby(keys, sort=True)[list(shape.sums)].sum().reset_index()

@@ -181,9 +181,9 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
 def difference(base: Source, other: Source, way: Way, per: str = "iteration") -> pd.DataFrame:
     """Return one row per place or name, sorted by the change of its device time."""
     runs = (base, other)
-    chosen = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
-    counts = [one.table for one in chosen]
-    parts = [_rows(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, chosen))]
+    covered = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
+    counts = [one.table for one in covered]
+    parts = [_rows(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))]
     rows = pd.concat(parts, ignore_index=True)
     place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
@@ -240,18 +240,18 @@ def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
     return grouped.ngroup().to_numpy(), (grouped["side"].transform("nunique") == 2).to_numpy(bool)
 
 
-def _rows(source: Source, way: Way, chosen: Iterations) -> pd.DataFrame:
+def _rows(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return a run's rows with figures and keys; unknown keys are empty texts."""
-    table = frame(source, way.query) if chosen.whole else _of_complete(source, way, chosen)
+    table = frame(source, way.query) if covered.whole else _of_complete(source, way, covered)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Float64"))
 
 
-def _of_complete(source: Source, way: Way, chosen: Iterations) -> pd.DataFrame:
+def _of_complete(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return what the query of a subject returns, of some iterations alone."""
     kernels = way.sums is EVENTS
-    table = complete.sums(source, way.sums, chosen, ["operator", "name"] if kernels else ["operator"])
+    table = complete.sums(source, way.sums, covered, ["operator", "name"] if kernels else ["operator"])
     about = frame(source, "select id as operator, type, module, shapes, direction from operator")
     table = table.merge(about.astype({"operator": int}), on="operator")
     if kernels:

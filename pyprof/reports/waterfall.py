@@ -275,14 +275,14 @@ def _launches(activity: Activity, steps: Steps) -> pd.DataFrame:
 
 def _host(source: Source, samples: int) -> pd.DataFrame:
     """Return the operators' own time on the CPU in the complete steps, scaled to the number of samples."""
-    chosen = complete.iterations(source, OPS)
-    table = complete.sums(source, OPS, chosen, ["operator"])
+    covered = complete.iterations(source, OPS)
+    table = complete.sums(source, OPS, covered, ["operator"])
     about = frame(source, "select id as operator, type as name, direction from operator")
     table = table.merge(about.astype({"operator": int, "direction": int}), on="operator")
     table = table.groupby(["name", "direction"], sort=True)[["cpu_ns", "timed"]].sum().reset_index()
     table = table[table["timed"] > 0].rename(columns={"cpu_ns": "time", "timed": "count"})
     for key in ("time", "count"):
-        table[key] = table[key].astype(float) * samples / max(len(chosen.table), 1)
+        table[key] = table[key].astype(float) * samples / max(len(covered.table), 1)
     directions = [name or "" for name in direction(table["direction"])]
     return table.assign(section="host", direction=directions, square=None, bytes=None)
 
