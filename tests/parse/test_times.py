@@ -11,28 +11,31 @@ from hypothesis import strategies as st
 from pyprof.parse.tracejson.times import nanoseconds
 
 _EDGES = (
-    "0.0005", "0.0015", "-0.0005", "-0.0015", "0.00051", "1.00049999", "007.5", "-0", ".5", "5.", "1e3", '"12.5"',
+    "0.0005", "0.0015", "-0.0005", "-0.0015", "0.00051", "1.00049999", "007.5", "-0", ".5", "5.", "1e3", "12.5",
     "1.2.3", "9" * 18, "9" * 19, "4611686018427387.903", "4611686018427387.904", "12345678901234567890.5", "", "null",
     "0.000000000000000000001", "1419116104654.576", "1\n2", "-",
 )  # fmt: skip
 _NUMBERS = st.decimals(min_value=-(10**16), max_value=10**16, places=5, allow_nan=False).map(
     lambda d: f"{d:f}"
 )
-_WHOLE = st.integers(-(10**19), 10**19).map(str)
+_WHOLE = st.integers(-(10**19), 10**19) | st.integers(-(10**16), 10**16)
 _FLOATS = st.floats(0, 1e13).map(repr)
 
 
-def expected(text: str) -> int | None:
+def expected(time: int | str) -> int | None:
     try:
-        number = Decimal(text.strip('" ')) * 1000
+        number = Decimal(time) * 1000
     except InvalidOperation:
         return None
     return int(number.to_integral_value()) if number.is_finite() and abs(number) < 1 << 62 else None
 
 
-@given(st.lists(st.one_of(_NUMBERS, _WHOLE, _FLOATS, st.sampled_from(_EDGES)), max_size=6))
-def test_times_are_those_of_decimal_arithmetic(texts: list[str]) -> None:
-    found = nanoseconds([text.encode() for text in texts])
+@given(
+    st.lists(st.one_of(_NUMBERS, _WHOLE, _FLOATS, st.sampled_from(_EDGES)), max_size=6)
+    | st.lists(_WHOLE, max_size=6)
+)
+def test_times_are_those_of_decimal_arithmetic(times: list[int | str]) -> None:
+    found = nanoseconds(times)
     assert [
         value if there else None for value, there in zip(found.values.tolist(), found.mask().tolist())
-    ] == [*map(expected, texts)]
+    ] == [*map(expected, times)]

@@ -10,6 +10,7 @@ torch/csrc/profiler of the versions since 1.8.1; see `tracejson`.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,7 @@ class _Builder:
             path=str(self.path), format="kineto", strings=self.strings, processes=self._processes(),
             threads=self.threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu,
             io=Io(*(np.empty(0, np.int64) for _ in range(4))), steps=steps, functions=functions, memory=self._memory(),
-            collectives=self._collectives(), stacks=[*stacks.entries, *text_stacks], calls=self.calls, slack=self.slack,
+            collectives=self._collectives, stacks=[*stacks.entries, *text_stacks], calls=self.calls, slack=self.slack,
             devices=devices, meta=facts.meta(self.header), lost=e.lost,
         )  # fmt: skip
         self._check(trace)
@@ -229,7 +230,7 @@ class _Builder:
 
     def _with_collectives(self, thread: Ints, start: Ints, end: Ints, name: Ints, text: Ints) -> Ints:
         """Return the texts of operators; those of collectives get the recorded sizes and types of messages."""
-        collectives = self._collectives()
+        collectives = self._collectives
         keys = zip(collectives.thread.tolist(), collectives.start.tolist(), collectives.end.tolist())
         described = {
             key: value for key, gpu, value in zip(keys, collectives.gpu.tolist(), collectives.what) if gpu < 0
@@ -327,6 +328,7 @@ class _Builder:
             thread=self._thread(events), time=events.values("time"), bytes=events.values("bytes"), **columns
         )
 
+    @cached_property
     def _collectives(self) -> Collectives:
         events = self.events.collectives
         table = np.array([row[:4] for row in events] or np.empty((0, 4)), np.int64)

@@ -8,7 +8,7 @@ process and the thread that it ran on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,11 +141,12 @@ class Collector:
         sorted_: dict[Any, list[Event]] = defaultdict(list)
         take = {key: sorted_[kind].append for key, kind in self._kinds.items()}
         for event in events:
-            key = event.ph, event.cat
-            if key not in take:
-                kind = self._kinds[key] = _kind(*key)
-                take[key] = sorted_[kind].append
-            take[key](event)
+            try:
+                take[event.ph, event.cat](event)
+            except KeyError:
+                kind = self._kinds[event.ph, event.cat] = _kind(event.ph, event.cat)
+                take[event.ph, event.cat] = sorted_[kind].append
+                sorted_[kind].append(event)
         for kind, group in sorted_.items():
             if isinstance(kind, str):
                 self._lose(kind, len(group))
@@ -228,18 +229,21 @@ class Collector:
             start, length = start.take(np.flatnonzero(valid)), length.take(np.flatnonzero(valid))
         return events, start.values, start.values + length.values
 
-    def _thread(self, events: Iterable[Event]) -> Ints:
-        cache, out = self._names, []
-        for event in events:
-            pid, tid = event.pid, event.tid
+    def _thread(self, events: Sequence[Event]) -> Ints:
+        pids: list[Any] = [event.pid for event in events]
+        tids: list[Any] = [event.tid for event in events]
+        if not {*map(type, pids), *map(type, tids)} <= {int, str}:
             # 1, 1.0 and true are the same dictionary key, but three processes.
-            key = pid if type(pid) is int else str(pid), tid if type(tid) is int else str(tid)
-            number = cache.get(key)
-            if number is None:
+            pids, tids = (
+                [value if type(value) is int else str(value) for value in side] for side in (pids, tids)
+            )
+        try:
+            return np.array([*map(self._names.__getitem__, zip(pids, tids))], np.int32)
+        except KeyError:
+            for pid, tid in zip(pids, tids):
                 identity = number_of(pid), number_of(tid)
-                number = cache[key] = self.threads.setdefault(identity, len(self.threads))
-            out.append(number)
-        return np.array(out, np.int32)
+                self._names[pid, tid] = self.threads.setdefault(identity, len(self.threads))
+            return np.array([*map(self._names.__getitem__, zip(pids, tids))], np.int32)
 
     def _code(self, events: Iterable[Event]) -> Ints:
         return self.strings.codes([event.name for event in events])
@@ -247,25 +251,21 @@ class Collector:
     def _operators(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
         decoded: list[OperatorArgs] = arguments(DECODERS[OperatorArgs], events, OperatorArgs())
-        signatures, signature, stack = self.signatures, [], []
-        for event, args in zip(events, decoded):
-            key = (
-                event.name,
-                bytes(args.shapes),
-                bytes(args.types),
-                bytes(args.strides),
-                bytes(args.concrete),
-            )
-            number = signatures.get(key)
-            if number is None:
-                number = signatures[key] = len(signatures)
-            signature.append(number)
-            text = args.stack
-            stack.append(
-                self.call_stacks.setdefault(text, len(self.call_stacks))
-                if text and isinstance(text, str)
-                else -1
-            )
+        signatures, call_stacks = self.signatures, self.call_stacks
+        keys = zip(
+            [event.name for event in events],
+            map(bytes, [args.shapes for args in decoded]),
+            map(bytes, [args.types for args in decoded]),
+            map(bytes, [args.strides for args in decoded]),
+            map(bytes, [args.concrete for args in decoded]),
+        )
+        signature = [signatures.setdefault(key, len(signatures)) for key in keys]
+        stack = [
+            call_stacks.setdefault(args.stack, len(call_stacks))
+            if args.stack and isinstance(args.stack, str)
+            else -1
+            for args in decoded
+        ]
         thread = self._thread(events)
         self.operators.add(
             self._place, thread=thread, start=start, end=end, name=self._code(events),
@@ -286,10 +286,12 @@ class Collector:
     def _communications(
         self, events: list[Event], decoded: Sequence[OperatorArgs], thread: Ints, start: Ints, end: Ints
     ) -> None:
-        for row, (event, args) in enumerate(zip(events, decoded)):
-            if args.collective is not None or event.name.startswith(("nccl:", "rccl:", "xccl:", "gloo:")):
+        names = [event.name for event in events]
+        ranges = {name for name in {*names} if name.startswith(("nccl:", "rccl:", "xccl:", "gloo:"))}
+        for row, (name, args) in enumerate(zip(names, decoded)):
+            if args.collective is not None or name in ranges:
                 self.communications.append(
-                    (int(thread[row]), int(start[row]), int(end[row]), event.name, self._place, args)
+                    (int(thread[row]), int(start[row]), int(end[row]), name, self._place, args)
                 )
 
     def _launches(self, events: list[Event], kind: int) -> None:
@@ -340,14 +342,13 @@ class Collector:
     def _devices(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
         decoded: list[DeviceArgs] = arguments(DECODERS[DeviceArgs], events, DeviceArgs())
-        get: Callable[[str], Column] = lambda name: integers([getattr(args, name) for args in decoded])  # noqa: E731
-        device, stream = get("device"), get("stream")
+        device, stream = integers([a.device for a in decoded]), integers([a.stream for a in decoded])
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])
         external = integers([a.external_2021 if a.external is None else a.external for a in decoded])
         kinds, name, size = (
             np.full(len(events), _DEVICE_KINDS[kind], np.int8),
             self._code(events),
-            get("bytes"),
+            integers([a.bytes for a in decoded]),
         )
         if requests := mtia.copies(events, decoded) if kind == DEVICE_KERNEL else {}:
             kinds[[*requests]], name[[*requests]] = MEMCPY, self.strings.codes([*requests.values()])
@@ -361,9 +362,11 @@ class Collector:
                 self.communications.append((0, 0, 0, event.name, self._place, args))
         self.devices.add(
             self._place, kind=kinds, start=start, end=end, name=name, device=either(device, pid),
-            stream=either(stream, tid), context=get("context"),
-            bytes=size, correlation=get("correlation"), registers=get("registers"),
-            shared_memory=get("shared_memory"), occupancy=get("occupancy"), node=get("node"), external=external,
+            stream=either(stream, tid), context=integers([a.context for a in decoded]), bytes=size, external=external,
+            correlation=integers([a.correlation for a in decoded]),
+            registers=integers([a.registers for a in decoded]),
+            shared_memory=integers([a.shared_memory for a in decoded]),
+            occupancy=integers([a.occupancy for a in decoded]), node=integers([a.node for a in decoded]),
             grid=triples([a.grid for a in decoded], self._triples),
             block=triples([a.block for a in decoded], self._triples),
             communication=communication,

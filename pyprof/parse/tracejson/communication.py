@@ -7,6 +7,7 @@ Since 2023 that event records the exchanged data. Before, the shapes are in the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -30,11 +31,7 @@ def calls(
         return {}
     around = np.array([text.startswith("c10d::") for text in names] or [False], bool)
     outer = _containing(thread, start, end, rows, np.flatnonzero(around[name]))
-    inner = sorted(
-        (key, collective) for key, collective in collectives.items() if collective.sent is not None
-    )
-    starts = np.array([key[1] for key, _ in inner], np.int64)
-    threads = np.array([key[0] for key, _ in inner], np.int64)
+    inner = sorted(key for key, collective in collectives.items() if collective.sent is not None)
     out = {}
     for row, outer_row in zip(rows.tolist(), outer.tolist()):
         own = collectives.get((int(thread[row]), int(start[row]), int(end[row])))
@@ -43,9 +40,9 @@ def calls(
         elif outer_row >= 0 and _describes(call_of_text[int(text[outer_row])]):
             out[row] = call_of_text[int(text[outer_row])]
         else:
-            inside = np.flatnonzero((threads == thread[row]) & (starts >= start[row]) & (starts < end[row]))
-            if len(inside):
-                out[row] = call(inner[int(inside[0])][1])
+            first = bisect_left(inner, (int(thread[row]), int(start[row])))
+            if first < len(inner) and inner[first] < (int(thread[row]), int(end[row])):
+                out[row] = call(collectives[inner[first]])
     return out
 
 

@@ -26,17 +26,21 @@ FAULTS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
 
 
+# Anything, with floats as such: those of fields of type Any, such as `ts`, are decoded as texts.
+_Number = int | float | str | bool | None | list[Any] | dict[str, Any]
+
+
 class Event(msgspec.Struct, gc=False):
-    """One event. Times are the unconverted text of microseconds."""
+    """One event. Times are microseconds: a whole number, or the text of one with decimals."""
 
     ph: str = ""
     cat: str | None = None
     name: str = ""
-    pid: Any = None
-    tid: Any = None
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
-    id: Any = None
+    pid: _Number = None
+    tid: _Number = None
+    ts: Any = None
+    dur: Any = None
+    id: _Number = None
     args: msgspec.Raw = _NOTHING
 
 
@@ -50,7 +54,8 @@ class Document(NamedTuple):
 _Type = TypeVar("_Type")
 _FACTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_EVENT, _EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
+_EVENT = msgspec.json.Decoder(Event, float_hook=str)
+_EVENTS = msgspec.json.Decoder(list[Event], float_hook=str)
 
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:

@@ -24,6 +24,8 @@ def copies(events: Sequence[Event], decoded: Sequence[DeviceArgs]) -> dict[int, 
     """Return the names of the copies, by index."""
     return {
         index: _NAMES[args.direction]
-        for index, (event, args) in enumerate(zip(events, decoded))
-        if event.name == "dma_request" and isinstance(args.direction, str) and args.direction in _NAMES
+        for index, args in enumerate(decoded)
+        if isinstance(args.direction, str)
+        and args.direction in _NAMES
+        and events[index].name == "dma_request"
     }

@@ -61,16 +61,12 @@ _NO_TRIPLE = np.zeros(3, np.int64)
 
 def triples(texts: Sequence[Any], cache: dict[bytes, Any]) -> Column:
     """Return grids and blocks from their texts. `cache` keeps decoded texts."""
-    values = []
-    for text in texts:
-        key = bytes(text)
-        if key not in cache:
-            cache[key] = _triple(key)
-        values.append(cache[key])
-    return Column(
-        np.array([_NO_TRIPLE if value is None else value for value in values], np.int64).reshape(-1, 3),
-        np.array([value is not None for value in values], bool),
-    )
+    keys = [*map(bytes, texts)]
+    place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    values = [cache[key] if key in cache else cache.setdefault(key, _triple(key)) for key in place]
+    code = np.array([*map(place.__getitem__, keys)], np.int32)
+    triples_ = np.array([_NO_TRIPLE if value is None else value for value in values], np.int64).reshape(-1, 3)
+    return Column(triples_[code], np.array([value is not None for value in values], bool)[code])
 
 
 def _triple(text: bytes) -> Any:
