@@ -46,7 +46,8 @@ _MOVES = """async ([frames, moves]) => {
             const part = frame / (frames - 1);
             const size = span * Math.exp(Math.log(from) + (Math.log(to) - Math.log(from)) * part);
             const middle = run.start + span * (from === to ? 0.3 + 0.2 * part * Math.min(1, 4 * from) : 0.4);
-            const picture = { ...window.timeline.picture, moving: true, window: { from: middle - size / 2, to: middle + size / 2 } };
+            const own = { from: middle - size / 2, to: middle + size / 2 };
+            const picture = { ...window.timeline.picture, moving: true, window: own };
             const begin = performance.now();
             scene.draw(picture);
             times.push(performance.now() - begin);
