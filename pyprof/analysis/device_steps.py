@@ -39,6 +39,11 @@ class Steps(NamedTuple):
         """The time from the start of the first step to the end of the last one."""
         return int(self.start[0]), int(self.end[-1])
 
+    def length(self, activity: Activity) -> Ints:
+        """Return the length of each step of a worker, without pauses in which the recording was read."""
+        out: Ints = self.end - self.start - activity.paused.within(self.start, self.end)
+        return out
+
 
 def activities(source: Source) -> list[tuple[Activity, Steps]]:
     """Return every worker of the source that has iterations in the aggregation, with its steps."""

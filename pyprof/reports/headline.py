@@ -29,6 +29,15 @@ class Step(NamedTuple):
     busy: float | None
 
 
+class Mean(NamedTuple):
+    """The mean of the steady steps. `frame`: their rows of the step-time report; `first` and `last`: their numbers in
+    it."""
+
+    frame: pd.DataFrame
+    first: int | None
+    last: int | None
+
+
 class Best(NamedTuple):
     """The first finding of the rules; `saving` per step, `share` of the time that rules examine."""
 
@@ -82,9 +91,7 @@ def median_step(source: Source, run: Run) -> Step:
     """Return the median of the steady steps, and its parts."""
     table = find("step_time", categories="phase").table(source)
     workers = table["worker"].nunique()
-    number = table.groupby("worker").cumcount() + source.aggregation.first
-    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
-    steady = steady if len(steady) else table
+    steady = _steady(table, run)
     # The step of median length, or the two in the middle: a first step a hundred times as long would
     # dominate the sums of all.
     order = steady.sort_values("total_ns", kind="stable")
@@ -95,6 +102,25 @@ def median_step(source: Source, run: Run) -> Step:
     busy = share(sum(sums[name] for name in _PHASES), total) if source.gpu else None
     length = total / len(middle) if len(middle) else None
     return Step(length, len(steady) if run.cut else None, workers, parts, busy)
+
+
+def mean_step(source: Source, run: Run) -> Mean:
+    """Return the steady steps by kind of work; without a GPU, by phase of the training, as on a terminal."""
+    steady = _steady(find("step_time", categories=parts_of_step(source.gpu)).table(source), run)
+    numbers = (int(steady["step"].min()), int(steady["step"].max())) if len(steady) else (None, None)
+    return Mean(steady, *numbers)
+
+
+def parts_of_step(gpu: bool) -> str:
+    """Return which parts of the step-time report tell most: on a CPU, nearly everything is of the kind CPU."""
+    return "8" if gpu else "phase"
+
+
+def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """Return the whole steps of the steady iterations; all steps if there is none."""
+    number = table.groupby("worker").cumcount() + run.source.aggregation.first
+    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
+    return steady if len(steady) else table
 
 
 def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:

@@ -148,9 +148,8 @@ def _parts(activity: Activity, steps: Steps, classes: dict[str, Union]) -> dict[
 
 def of_steps(activity: Activity, steps: Steps) -> dict[str, Any]:
     """Return the columns that identify the step of a row."""
-    length: Ints = steps.end - steps.start - activity.paused.within(steps.start, steps.end)
     return {
-        "worker": activity.name, "step": steps.number, "start": steps.start, "total_ns": length,
+        "worker": activity.name, "step": steps.number, "start": steps.start, "total_ns": steps.length(activity),
         "partial": steps.partial if steps.known else [flag or None for flag in steps.partial.tolist()],
     }  # fmt: skip
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.device_steps import activities
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import steady
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
-from pyprof.metrics import value as metric
 from pyprof.model import KERNEL, Ints
 from pyprof.model import Device as Recorded
 from pyprof.prof.hardware import gpus
@@ -33,7 +33,7 @@ from pyprof.store import blocks, reads
 
 _TOP = 5  # rows of evidence
 NOT_CUT = " (The recording was not cut into iterations: one-time work is included in these figures.)"
-_NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
+NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
 
 
 class Run:
@@ -89,8 +89,11 @@ class Run:
 
     @cached_property
     def wall(self) -> int:
-        """Wall time in ns, of the slowest worker."""
-        return int(metric("wall_time", self.window) or 0)
+        """Length of the steady steps in ns, of the slowest worker: that of the step-time report, in which a step lasts
+        until what it launched has ended."""
+        first, last = (number - self.source.aggregation.first for number in self.steady)
+        lengths = (steps.length(activity)[first : last + 1] for activity, steps in activities(self.source))
+        return max((int(length.sum()) for length in lengths), default=0)
 
     @cached_property
     def steps(self) -> int:
@@ -180,7 +183,7 @@ class Run:
 
     def need_gpu(self) -> None:
         if not self.used:
-            raise NeedsFacts(_NO_GPU)
+            raise NeedsFacts(NO_GPU)
 
     def need_launches(self) -> None:
         self.need_gpu()

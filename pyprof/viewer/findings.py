@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyprof.metrics import share
+from pyprof.reports import find
 from pyprof.viewer import models
-from pyprof.viewer.models import Evidence, Finding, Insights, Link
+from pyprof.viewer.models import Breakdown, Evidence, Finding, Insights, Link, Part, Step
 from pyprof.viewer.problems import Trouble
 
 
@@ -14,15 +16,45 @@ def findings(answer: Any) -> Insights:
     """Convert the result of the task `insights`."""
     body = answer[0]
     return Insights(
-        expert=[_finding(item) for item in body["expert"]], silent=body["silent"], headline=body["headline"]
+        expert=[_finding(item, body["steps"]) for item in body["expert"]],
+        silent=body["silent"],
+        headline=body["headline"],
+        cut=body["cut"],
+        step=_step(body["step"]),
     )
 
 
-def _finding(item: dict[str, Any]) -> Finding:
+def _step(item: dict[str, Any]) -> Step:
+    """Return the mean of the steady steps; its parts add up to it, but for the rounding to ns."""
+    columns = {
+        column.key: column
+        for which in ("8", "phase")
+        for column in find("step_time", categories=which).columns
+    }
+    sums, count = item["sums"], item["count"]
+    total = sums.pop("total_ns")
+    return Step(
+        count=count, first=item["first"], last=item["last"],
+        breakdown=Breakdown(
+            key="step_time", title="Mean Step", total=round(total / count) if count else None, unit="ns",
+            parts=[
+                Part(
+                    key=key.removesuffix("_ns"), heading=columns[key].heading.removesuffix(" (ns)"),
+                    value=None if amount is None or not count else round(amount / count), unit="ns",
+                    share=None if amount is None else share(amount, total), text=columns[key].text,
+                )
+                for key, amount in sums.items()
+            ],
+        ),
+    )  # fmt: skip
+
+
+def _finding(item: dict[str, Any], steps: int) -> Finding:
     evidence, rows = item.pop("evidence"), item.pop("rows")
     link = Link(report=rows["table"], title=rows["title"], filters=list(rows["filters"])) if rows else None
     return Finding(
         **item,
+        saving_per_step=None if item["saving"] is None else round(item["saving"] / max(steps, 1)),
         link=link,
         evidence=[
             Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row))
@@ -51,11 +83,12 @@ def details_of(insights: Insights, id: str) -> models.Details:
     finding = next((finding for finding in insights.expert if finding.id == id), None)
     if finding is None:
         raise Trouble("missing", f"Rule {id} has no finding in these iterations.")
+    a_step = " a Step" if insights.cut else ""
     figures = [
         models.Figure(
             key="saving",
-            heading="Estimated Saving",
-            value=finding.saving,
+            heading=f"Estimated Saving{a_step}",
+            value=finding.saving_per_step,
             unit="ns",
             text="Estimated saving of wall time; unknown if it cannot be estimated.",
         ),
@@ -64,7 +97,7 @@ def details_of(insights: Insights, id: str) -> models.Details:
             heading="Share",
             value=finding.share,
             unit="%",
-            text="The saving as a share of the wall time that rules consider: steady iterations of the slowest worker.",
+            text="The saving as a share of the steady steps of the slowest worker.",
         ),
     ]
     texts = [

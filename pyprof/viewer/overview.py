@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -34,6 +34,7 @@ _TOP_KEYS = ("type", "direction", "shapes", "line")
 def overview(source: Source) -> Overview:
     """Return all panels that do not read single events."""
     window = source.window
+    detail = find("detail").table(source)
     figures = [figure(name, window) for name in METRICS]
     by_name = {entry.key: entry for entry in figures}
     total = source.store.rows(
@@ -48,7 +49,9 @@ def overview(source: Source) -> Overview:
         kernel_time=_kernel_time(source),
         tensor_cores=_tensor_cores(window),
         iterations=_summary(source, "Iterations"),
-        top=_top(source),
+        top=_top(detail),
+        modules=_modules(detail),
+        threads=[] if source.gpu else _threads(source),
         system=_system(source),
         notes=_notes(source),
     )
@@ -209,9 +212,49 @@ def _float(number: Value) -> float | None:
     return None if number is None else float(number)
 
 
-def _top(source: Source) -> models.Top:
+def _modules(detail: pd.DataFrame) -> list[models.Share]:
+    """Return the modules of the longest time; all operators outside of modules are one, named "". Empty if no module
+    was recorded."""
+    if not detail["module"].notna().any():
+        return []
+    rows = detail.assign(module=detail["module"].fillna("")).groupby("module")[["gpu", "calls"]].sum()
+    return _largest((str(name), int(time), int(calls)) for name, time, calls in rows.itertuples())
+
+
+def _threads(source: Source) -> list[models.Share]:
+    """Return the threads on whose operators the CPU spent most time."""
+    window = source.aggregation
+    rows = source.store.rows(
+        """select worker.name, thread.tid, thread.name, sum(event.duration_ns), count(*)
+           from iteration
+           join event on event.id >= iteration.first_event and event.id < iteration.last_event
+           join op on op.id = event.op
+           join thread on thread.id = op.thread
+           join worker on worker.id = thread.worker
+           where iteration.iteration_set = :set and iteration.number between :first and :last
+                 and (:worker is null or iteration.worker = :worker)
+           group by thread.id""",
+        {"set": window.iteration_set, "first": window.first, "last": window.last, "worker": source.worker},
+    )
+    several = len({worker for worker, *_ in rows}) > 1
+    return _largest(
+        (" ".join([*([worker] if several else []), name or "Thread", str(tid)]), time, calls)
+        for worker, tid, name, time, calls in rows
+    )
+
+
+def _largest(rows: Iterable[tuple[str, int, int]]) -> list[models.Share]:
+    """Return the rows of the longest time, given name, time and calls."""
+    ordered = sorted((row for row in rows if row[1] > 0), key=lambda row: -row[1])
+    total = sum(time for _, time, _ in ordered)
+    return [
+        models.Share(name=name, time=time, share=100 * time / total, calls=calls)
+        for name, time, calls in ordered[:TOP]
+    ]
+
+
+def _top(table: pd.DataFrame) -> models.Top:
     """Return the operators of most time by type, direction, shapes and source line."""
-    table = find("detail").table(source)
     table = table.assign(line=table["stack"].str.rsplit("\n", n=1).str[-1], time=table["gpu"].fillna(0))
     total = int(table["time"].sum())
     table = table[table["time"] > 0].sort_values("time", ascending=False, kind="stable")
@@ -259,7 +302,7 @@ def _notes(source: Source) -> list[str]:
     notes = []
     store, window = source.store, source.aggregation
     if not source.gpu:
-        notes.append("Nothing ran on a GPU: operators' own time on the CPU takes the place of device time.")
+        notes.append("Everything ran on the CPU: times are operators' own.")
     if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
         notes.append("No operators were recorded: kernels have no operators, modules or source lines.")
     if window.method == "none":

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyprof
-from pyprof.analysis.aggregation import aggregations
+from pyprof.analysis.aggregation import Aggregation, aggregations
 from pyprof.store import reads
 from pyprof.store.files import MAJOR, MINOR
 from pyprof.store.kinds import ON_GPU
@@ -65,8 +65,22 @@ def _aggregations(store: Guarded) -> list[models.Aggregation]:
     totals = dict(
         store.rows("select iteration_set, count(distinct number) from iteration group by iteration_set")
     )
+    # Workers mark the same steps: the first one's numbers stand for all.
+    marks = [
+        number
+        for (number,) in store.rows(
+            "select number from step where worker = (select min(worker) from step) order by start_ns"
+        )
+    ]
+
+    def steps(one: Aggregation) -> tuple[int, int] | None:
+        known = one.method == "marks" and 0 <= one.first <= one.last < len(marks)
+        return (marks[one.first], marks[one.last]) if known else None
+
     return [
-        models.Aggregation(**aggregation._asdict(), total=totals.get(aggregation.iteration_set, 0))
+        models.Aggregation(
+            **aggregation._asdict(), total=totals.get(aggregation.iteration_set, 0), steps=steps(aggregation)
+        )
         for aggregation in aggregations(store)
     ]
 

@@ -126,8 +126,15 @@ def events(
 @TASKS.register("insights")
 def insights(session: Session, progress: Progress, aggregation: int, worker: int | None) -> dict[str, Any]:
     """Return the findings of the rules."""
-    from pyprof.reports.headline import best_finding, headline, late_rank, median_step
-    from pyprof.rules.context import Run
+    from pyprof.reports.headline import (
+        best_finding,
+        headline,
+        late_rank,
+        mean_step,
+        median_step,
+        parts_of_step,
+    )
+    from pyprof.rules.context import NO_GPU, Run
     from pyprof.rules.evaluation import evaluate
 
     source = session.source(aggregation, worker)
@@ -144,6 +151,8 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
                          "saving": finding.saving, "share": outcome.share, "verify": finding.verify,
                          "evidence": [dict(row) for row in finding.evidence]}
             )  # fmt: skip
+        elif outcome.needs and outcome.needs.startswith(NO_GPU):
+            continue  # does not apply to a CPU
         elif outcome.needs:
             results.append(
                 facts | {"outcome": "needs", "problem": f"{outcome.rule.id} {outcome.rule.name}: not evaluated",
@@ -152,7 +161,13 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
         else:
             silent += 1
     sentence = headline(median_step(source, run), best_finding(outcomes, run), late_rank(source))
-    return {"expert": results, "silent": silent, "headline": sentence}
+    mean, report = mean_step(source, run), find("step_time", categories=parts_of_step(source.gpu))
+    lengths = [column.key for column in report.columns if column.key.endswith("_ns")]
+    step = {key: int(mean.frame[key].sum()) if mean.frame[key].notna().all() else None for key in lengths}
+    return {
+        "expert": results, "silent": silent, "headline": sentence, "steps": run.steps if run.cut else 1, "cut": run.cut,
+        "step": {"sums": step, "count": len(mean.frame), "first": mean.first, "last": mean.last},
+    }  # fmt: skip
 
 
 @TASKS.register("ledger")

@@ -556,7 +556,11 @@ def test_without_a_gpu(tmp_path):
         assert {part["key"]: part["value"] is None for part in found["kernel_time"]["parts"]} == {
             "tc": True, "memory": True, "kernel": False
         }  # fmt: skip
-        assert any("GPU" in note for note in found["notes"])
+        assert any("CPU" in note for note in found["notes"])
+        own = session.load(path).report("detail")["gpu"].sum()
+        assert sum(one["time"] for one in found["threads"]) == own
+        assert found["modules"][0]["name"] == "net.first"
+        assert not [one for one in client.json("/api/insights")["expert"] if "needs a GPU" in one["advice"]]
         for path_ in (
             "insights",
             "ledger",

@@ -20,6 +20,7 @@ export type Count = Schemas["Count"];
 export type Cell = boolean | number | string | null;
 export type Overview = Schemas["Overview"];
 export type Breakdown = Schemas["Breakdown"];
+export type Share = Schemas["Share"];
 export type Part = Schemas["Part"];
 export type Figure = Schemas["Figure"];
 export type Hit = Schemas["Hit"];

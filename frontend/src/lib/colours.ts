@@ -12,6 +12,10 @@ export type Meaning =
   | "dataloader"
   | "io"
   | "cpu"
+  | "forward"
+  | "recompute"
+  | "backward"
+  | "optimizer"
   | "other"
   | "outside"
   | "idle";

@@ -20,6 +20,11 @@ export function number(value: number | null | undefined): string {
 export function figure(value: number, unit: string): string {
   return number(unit === "%" && Math.abs(value) >= 1 ? Number(value.toFixed(2)) : value);
 }
+/** A figure with its unit, of any kind. */
+export function said(one: { value: unknown; unit: string }): string {
+  if (typeof one.value !== "number") return one.value === null ? UNKNOWN : String(one.value);
+  return one.unit === "ns" ? time(one.value) : one.unit === "%" ? percent(one.value) : number(one.value);
+}
 /** The exact value, where what is shown is rounded. */
 export function exact(value: number, unit: string): string {
   return `${number(value)}${unit && unit !== "count" ? ` ${unit}` : ""}`;

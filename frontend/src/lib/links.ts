@@ -26,7 +26,7 @@ const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
   group_node: ["operators", "groups", { by: "group" }],
   tensor: ["operators", "tensor", { by: "tensor" }],
   coverage: ["overview", "coverage"],
-  summary: ["overview", "summary"],
+  summary: ["summaries", "summary"],
 };
 
 /** The address of a link; undefined where the page has no such view. */

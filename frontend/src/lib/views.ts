@@ -15,7 +15,7 @@ export const VIEWS: readonly View[] = [
     id: "overview",
     label: "Overview",
     group: "Summary",
-    aliases: [{ name: "Dashboard" }, { name: "Expert Systems" }, { name: "Guidance" }, { name: "System Configuration" }],
+    aliases: [{ name: "Dashboard" }, { name: "Expert Systems" }, { name: "System Configuration" }],
     load: () => import("../views/Overview.svelte"),
   },
   {
@@ -86,6 +86,24 @@ export const VIEWS: readonly View[] = [
     load: () => import("../views/Workers.svelte"),
   },
   { id: "compare", label: "Compare", group: "Machine", aliases: [{ name: "Diff View" }], load: () => import("../views/Compare.svelte") },
+  {
+    id: "summaries",
+    label: "Other summaries",
+    group: "More",
+    aliases: [
+      { name: "DLProf summary" },
+      { name: "TensorBoard summary", params: { tab: "tensorboard" } },
+      { name: "Performance Summary" },
+      { name: "GPU Utilization" },
+      { name: "Resource Usage Breakdown" },
+      { name: "Total Kernel GPU Time" },
+      { name: "Tensor Core Kernel Efficiency" },
+      { name: "Iteration Summary" },
+      { name: "Guidance" },
+      { name: "Execution Summary", params: { tab: "tensorboard" } },
+    ],
+    load: () => import("../views/Summaries.svelte"),
+  },
   { id: "reports", label: "All reports", group: "More", aliases: [], load: () => import("../views/Reports.svelte") },
 ];
 

@@ -81,10 +81,21 @@ class Finding(Model):
     saving: int | None = Field(
         description="Estimated saving of wall time, ns; null if it cannot be estimated."
     )
-    share: float | None = Field(description="The saving in percent of the wall time.")
+    saving_per_step: int | None = Field(description="The same for a step; of all if there are no steps.")
+    share: float | None = Field(description="The saving in percent of the steady steps.")
     verify: str
     evidence: list[Evidence]
     link: Link | None
+
+
+class Step(Model):
+    """The mean of `count` steady steps, which have the numbers `first` to `last` in the step-time report: by kind of
+    work, without a GPU by phase of the training."""
+
+    count: int
+    first: int | None
+    last: int | None
+    breakdown: Breakdown
 
 
 class Insights(Model):
@@ -93,6 +104,8 @@ class Insights(Model):
     expert: list[Finding]
     silent: int = Field(description="Number of rules without a finding.")
     headline: str = Field(description="What a step takes, and what to change first, in sentences.")
+    cut: bool = Field(description="Whether there are steps; else the whole recording counts as one.")
+    step: Step
 
 
 class LedgerPart(Model):
@@ -152,6 +165,15 @@ class Top(Model):
     groups: list[TopGroup]
 
 
+class Share(Model):
+    """A module or thread with its time: on the device; without a GPU, of its operators on the CPU."""
+
+    name: str
+    time: int
+    share: float
+    calls: int
+
+
 class Overview(Model):
     """The dashboard. Parts that read every event are separate: /api/insights, /api/ledger, /api/step_time."""
 
@@ -169,5 +191,7 @@ class Overview(Model):
     )
     iterations: list[Figure]
     top: Top
+    modules: list[Share] = Field(description="Modules of the longest time of their own.")
+    threads: list[Share] = Field(description="Threads of the longest time, of a recording without a GPU.")
     system: list[Figure]
     notes: list[str] = Field(description="Notes for the reader: no GPU, no iterations, lost records.")

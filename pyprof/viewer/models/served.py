@@ -39,13 +39,15 @@ class Device(Model):
 
 
 class Aggregation(Model):
-    """Iterations first to last, both included, of a cut; `total` is the number of iterations in the cut."""
+    """Iterations first to last, both included, of a cut; `total` is the number of iterations in the cut. `steps`: the
+    numbers that the program gave the first and the last; null if it marked none."""
 
     id: int
     iteration_set: int
     first: int
     last: int
     total: int
+    steps: tuple[int, int] | None
     method: str
     key: str | None
     note: str | None

@@ -54,6 +54,7 @@ def test_configuration(alpha: Page, traces: Asking):
 
 @pytest.mark.statement("PO09", "PO10", "PO11", "PO12", "PO13", "PO14")
 def test_execution_summary(alpha: Page, traces: Asking):
+    alpha.go("summaries", run="alpha", tab="tensorboard")
     rows = alpha.find("[data-panel=execution] [data-category]").all()
     shown = {row.get_attribute("data-category"): row.inner_text().split("\t") for row in rows}
     assert [name.strip() for name, *_ in shown.values()] == [
@@ -105,11 +106,12 @@ def test_without_a_gpu_nothing_is_said_of_one(opened: Open, on_cpu: Asking):
     assert page.find("[data-figure=device_type]").inner_text() == "CPU"
     assert "No issues" in page.find("[data-panel=expert]").inner_text()
     assert not page.find("[data-panel=configuration] [data-fact]").count()
+    assert "GPU" not in page.find("main").inner_text()
+    page.go("summaries", tab="tensorboard")
     for key in ("kernel", "memcpy", "memset", "communication", "runtime"):
         assert not page.find(f"[data-panel=execution] [data-category={key}]").count()
         assert not page.find(f"[data-panel=execution] [data-slice={key}]").count()
     assert page.find("[data-panel=execution] [data-category=cpu]").count() == 1
-    assert "GPU" not in page.find("[data-panel=configuration]").inner_text()
 
 
 @pytest.mark.statement("PO18", "PO19")
@@ -182,7 +184,7 @@ def test_gpu_utilization_of_unequal_workers(opened: Open, traces: Asking):
     """Of the spans' 2200 and 3200 us kernels and copies take 2 (200 + 20) each: the mean of both shares, not the share
     of the sums."""
     page = opened(traces)
-    page.go(run="beta")
+    page.go("summaries", run="beta")
     legend = page.find("[data-panel=gpu-utilization] [data-legend] .amount").all_inner_texts()
     figures = {one["key"]: one["value"] for one in traces.json("/api/overview", run="beta")["figures"]}
     assert figures["gpu_utilization"] == pytest.approx((100 * 440 / 2200 + 100 * 440 / 3200) / 2)

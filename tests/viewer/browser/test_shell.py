@@ -76,7 +76,7 @@ def test_there_is_no_domain_menu(page: Page):
 
 @pytest.mark.statement("P01", "P02", "P03", "D07")
 def test_kernel_details(page: Page, client: Asking):
-    page.go()
+    page.go("summaries")
     assert not page.find("aside").count()
     button = page.find("[data-panel=kernel-time] button[aria-label='Show Kernel Details']")
     assert button.get_attribute("data-tip") == "Show Kernel Details"
@@ -273,3 +273,18 @@ def test_a_tab_that_is_not_there_is_said(page: Page):
     assert page.find("[data-tab=chart]").get_attribute("aria-selected") == "true"
     assert "Unknown tab “nonsense”; showing Iterations." in page.find("main").inner_text()
     assert page.find("[data-panel=iterations]").count() == 1
+
+
+def test_the_first_finding_is_three_keys_away(page: Page, client: Asking):
+    page.go()
+    first = next(one for one in client.json("/api/insights")["expert"] if one["outcome"] == "found")
+    page.tab.keyboard.press("Tab")
+    page.tab.keyboard.press("Tab")
+    assert page.tab.evaluate("document.activeElement.innerText") == "To the findings"
+    page.tab.keyboard.press("Enter")
+    assert page.tab.evaluate("document.activeElement.innerText") == first["problem"]
+    page.tab.keyboard.press("Enter")
+    page.find("aside h2").wait_for()
+    assert page.parameters() == f"#/overview?d=finding%3A{first['id']}"
+    page.go("ops")  # which has no findings
+    assert not page.find("a:has-text('To the findings')").count()

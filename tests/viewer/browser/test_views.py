@@ -41,7 +41,7 @@ def percents(found: dict[str, str]) -> list[float]:
 
 @pytest.mark.statement("D01", "D02", "D05", "D08")
 def test_donuts(page: Page, prof: session.Profile):
-    page.go()
+    page.go("summaries")
     busy = legend(page, "gpu-utilization")
     assert list(busy) == ["Using GPU", "Idle GPU"]
     assert sum(percents(busy)) == pytest.approx(100, abs=0.11)
@@ -60,7 +60,7 @@ def test_donuts(page: Page, prof: session.Profile):
 
 @pytest.mark.statement("D04", "D06")
 def test_resources_and_kernel_time(page: Page):
-    page.go()
+    page.go("summaries")
     found = legend(page, "resources")
     assert tuple(found) == PARTS
     assert sum(percents(found)) == pytest.approx(100, abs=0.36)
@@ -77,7 +77,7 @@ def test_resources_and_kernel_time(page: Page):
 
 @pytest.mark.statement("D09", "D10", "D11", "D12", "D13", "D14", "D15", "D16", "D17")
 def test_performance_summary(page: Page, prof: session.Profile):
-    page.go()
+    page.go("summaries")
     shown = {
         dd.get_attribute("data-figure"): dd.inner_text()
         for dd in page.find("[data-panel=performance] dd").all()
@@ -102,7 +102,7 @@ def test_performance_summary(page: Page, prof: session.Profile):
 
 @pytest.mark.statement("D18", "IT04")
 def test_iteration_summary_has_the_colours_of_the_others(page: Page):
-    page.go()
+    page.go("summaries")
     assert page.find("[data-panel=iteration-summary] [data-bar]").count() == STEPS
 
     def colour(selector: str) -> str:
@@ -166,7 +166,7 @@ def test_findings(page: Page, client: Asking):
 
 @pytest.mark.statement("D41", "D42")
 def test_guidance_opens_other_tabs(page: Page):
-    page.go()
+    page.go("summaries")
     links = page.find("[data-panel=guidance] a").all()
     assert links
     assert {one.get_attribute("target") for one in links} == {"_blank"}
@@ -498,10 +498,10 @@ def test_gpus_have_bars_if_there_are_several(opened: Open, client: Asking, ranks
 @pytest.mark.statement("D03")
 def test_several_gpus_lead_to_the_view(opened: Open, client: Asking, ranks: Asking):
     page = opened(client)
-    page.go()
+    page.go("summaries")
     assert not page.find("[data-panel=gpu-utilization] a").count()
     page = opened(ranks)
-    page.go()
+    page.go("summaries")
     page.find("[data-panel=gpu-utilization] a").click()
     page.settled()
     assert page.find("main h1").inner_text() == "GPUs"
