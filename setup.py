@@ -60,7 +60,7 @@ setup(
         )
         for _ in range(not sysconfig.get_config_var("Py_GIL_DISABLED"))
     ],
-    package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*"]},
+    package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*", "viewer/demo/*.gz"]},
     install_requires=[
         "adbc-driver-sqlite>=1.2",
         "cxxfilt>=0.3",

@@ -77,6 +77,10 @@ def test_the_record_names_every_file(content: dict[str, bytes]) -> None:
             assert (digest, int(size)) == (f"sha256={found}", len(content[name])), name
 
 
+def test_the_example_is_in_it(content: dict[str, bytes]) -> None:
+    assert len(one(content, "pyprof/viewer/demo/generated_demo.pt.trace.json.gz")) > 10_000
+
+
 def locked() -> dict[str, Any]:
     lock: dict[str, Any] = json.loads((ROOT / "frontend" / "package-lock.json").read_text())["packages"]
     return lock

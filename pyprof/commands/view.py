@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
 from pyprof import __version__
 from pyprof.arguments import Parser
+from pyprof.errors import UsageError
 from pyprof.frame import run_command
 from pyprof.scratch import removed_by_signals
 
@@ -26,7 +28,11 @@ def add_arguments(parser: Parser) -> None:
         "Show a recording or a profile database in the browser; several are compared. "
         "Example: pyprof view before.sqlite after.sqlite"
     )
-    parser.add_argument("file", nargs="+", help=_FILE)
+    parser.add_argument("file", nargs="*", help=_FILE)
+    parser.add_argument(
+        "--demo", action="store_true",
+        help="show the generated recording of a training on a GPU that PyProf contains, in place of FILE",
+    )  # fmt: skip
     _address(parser)
     parser.add_argument(
         "--token", action=argparse.BooleanOptionalAction, default=True,
@@ -60,9 +66,18 @@ def _address(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve until ctrl-C."""
+    """Serve until ctrl-C. Raises UsageError unless there is either a file or --demo."""
+    if arguments.demo == bool(arguments.file):
+        raise UsageError(
+            "--demo takes no FILE." if arguments.demo else "name a FILE, or --demo for an example."
+        )
     from pyprof.viewer.serve import serve
 
+    if arguments.demo:
+        from pyprof.viewer import demo
+
+        print(f"{arguments.prog}: {demo.NOTICE}", file=sys.stderr)
+        arguments.file = [str(demo.RECORDING)]
     serve(arguments.prog, arguments)
 
 
@@ -77,7 +92,7 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", nargs=1, metavar="database", help=_FILE)
     parser.set_defaults(
         prog=parser.prog, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
-        allow_host=[],
+        allow_host=[], demo=False,
     )  # fmt: skip
     arguments = parser.parse_args(argv)
     with removed_by_signals():

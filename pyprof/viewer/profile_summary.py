@@ -10,7 +10,7 @@ from pyprof.analysis.aggregation import Aggregation, aggregations
 from pyprof.store import reads
 from pyprof.store.files import MAJOR, MINOR
 from pyprof.store.kinds import ON_GPU
-from pyprof.viewer import models
+from pyprof.viewer import demo, models
 from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.library import Opened
 
@@ -52,6 +52,7 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
         program=pyprof.__version__,
         version=opened.version,
         can_aggregate=True,
+        notice=demo.NOTICE if opened.input == demo.RECORDING else None,
         source_root=source_root,
     )
 

@@ -115,6 +115,9 @@ class Profile(Model):
         description="Changes whenever the database does: numbers fetched under another version are stale."
     )
     can_aggregate: bool
+    notice: str | None = Field(
+        description="What to know of the profile before anything else: it is an example."
+    )
     source_root: bool = Field(description="Whether source files may be read from disk.")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.viewer import demo
 from tests import kineto
 from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.conftest import Asking, serving
@@ -288,3 +289,14 @@ def test_the_first_finding_is_three_keys_away(page: Page, client: Asking):
     assert page.parameters() == f"#/overview?d=finding%3A{first['id']}"
     page.go("ops")  # which has no findings
     assert not page.find("a:has-text('To the findings')").count()
+
+
+def test_the_header_says_that_the_example_is_generated(opened: Open):
+    with serving(demo.RECORDING) as server:
+        read(server)
+        page = opened(server)
+        page.go()
+        assert page.find("[data-notice]").inner_text() == demo.NOTICE
+        assert page.find("[data-finding]").count() >= 2
+        page.go("memory")
+        assert page.find("[data-notice]").is_visible()
