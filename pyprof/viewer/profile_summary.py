@@ -52,7 +52,7 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
         program=pyprof.__version__,
         version=opened.version,
         can_aggregate=True,
-        notice=demo.NOTICE if opened.input == demo.RECORDING else None,
+        notice=demo.NOTICE if opened.input.resolve() == demo.RECORDING else None,
         source_root=source_root,
     )
 

@@ -59,7 +59,7 @@ export const VIEWS: readonly View[] = [
     aliases: [
       { name: "Kernels by Iteration", params: { tab: "kernels" } },
       { name: "Kernels by Op", params: { tab: "ops" } },
-      { name: "Re-aggregate" },
+      { name: "Reaggregate" },
       { name: "Step Time Breakdown" },
     ],
     load: () => import("../views/Iterations.svelte"),

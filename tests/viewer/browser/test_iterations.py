@@ -201,7 +201,7 @@ def test_other_iterations_are_added_up(opened: Open, own: Asking):
     dialog.locator("button:text-is('Cancel')").click()
     assert own.json("/api/jobs") == []
     page.find("button:text-is('Reaggregate')").click()
-    page.find("dialog[open] button:text-is('Re-aggregate')").click()
+    page.find("dialog[open] button:text-is('Reaggregate')").click()
     page.find("[data-job]").wait_for()
     page.go("op-types")  # the viewer can be used meanwhile
     page.find("[data-job=done]").wait_for()

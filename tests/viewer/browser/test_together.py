@@ -73,7 +73,7 @@ def test_two_browsers_a_killed_server_and_a_file_that_goes(
     one.find("[data-field=start]").fill("1")
     one.find("[data-field=stop]").fill("2")
     one.find("button:text-is('Reaggregate')").click()
-    one.find("dialog[open] button:text-is('Re-aggregate')").click()
+    one.find("dialog[open] button:text-is('Reaggregate')").click()
     one.find("[data-job=done]").wait_for()
     assert calls(two) == whole
     one.find("[data-job] button:text-is('Refresh')").click()

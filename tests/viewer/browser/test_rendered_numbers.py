@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same figure is the same number wherever it is written: in the page's text, in the API and on the command line.
+
+What is compared is the text as a reader sees it, rounded to its unit; test_published.py compares the API, the command
+line and Python with each other, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyprof import session
+from pyprof.commands import main
+from pyprof.reports.headline import median_step
+from pyprof.rules.context import Run
+from pyprof.viewer import demo
+from tests.viewer.browser.conftest import Open, Page, read
+from tests.viewer.conftest import Asking, serving
+
+SCALE = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def nanoseconds(text: str) -> float:
+    """A time as the page writes it."""
+    number, unit = text.split()[:2]
+    return float(number.replace(",", "")) * SCALE[unit]
+
+
+def percent(text: str) -> float:
+    return float(text.replace("%", "").strip())
+
+
+@pytest.fixture(scope="module", params=["steps", "example"])
+def recording(request: pytest.FixtureRequest, made: Any) -> Any:
+    """A recording with its server: that of the other tests, and the example that PyProf contains."""
+    path = made if request.param == "steps" else demo.RECORDING
+    with serving(path) as server:
+        read(server)
+        yield session.load(path), server, path
+
+
+@pytest.fixture
+def page(opened: Open, recording: tuple[session.Profile, Asking, Any]) -> Page:
+    return opened(recording[1])
+
+
+def test_the_step(page: Page, recording: Any, capsys: pytest.CaptureFixture[str]):
+    prof, _, path = recording
+    step = median_step(prof.source(), Run(prof.source()))
+    table = prof.report("step_time")
+    table = table[~table["partial"].fillna(False)]
+    assert main.main(["report", str(path)]) == 0
+    terminal = capsys.readouterr().out
+    page.go()
+    sentence = page.find("[data-headline]").inner_text()
+    median = sentence.removeprefix("A step takes ").partition(",")[0]
+    assert nanoseconds(median) == pytest.approx(step.length, rel=0.005)
+    assert f"Step {median}, median of {step.number} steps" in terminal.splitlines()[0]
+    mean = nanoseconds(page.find("[data-step-total]").inner_text())
+    assert mean == pytest.approx(table["total_ns"].mean(), rel=0.005)
+    parts = page.find("[data-legend-part]").all()
+    shown = {part.get_attribute("data-legend-part"): part.locator(".num").all_inner_texts() for part in parts}
+    for key, (time, share) in shown.items():
+        total = table[f"{key}_ns"].sum()
+        assert nanoseconds(time) == pytest.approx(total / len(table), rel=0.006, abs=0.5), key
+        assert percent(share) == pytest.approx(100 * total / table["total_ns"].sum(), rel=0.06, abs=0.051), (
+            key
+        )
+    assert sum(percent(share) for _, share in shown.values()) == pytest.approx(100, abs=0.4)
+
+
+def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
+    prof = recording[0]
+    gpu = prof.report("gpu").iloc[0]
+    idle = prof.report("idle")["total_ns"].sum()
+    kernels = prof.report("kernel_summary")
+    steps = prof.report("step_time")
+    page.go()
+    facts = {one.get_attribute("data-fact"): one.inner_text() for one in page.find("[data-fact]").all()}
+    assert percent(facts["utilization"]) == pytest.approx(gpu["utilization"], abs=0.051)
+    assert percent(facts["tc_share"]) == pytest.approx(gpu["tc_share"], abs=0.051)
+    with_tc = kernels.loc[kernels["tc"].fillna(False), "total_ns"].sum()
+    assert percent(facts["tc_share"]) == pytest.approx(100 * with_tc / kernels["total_ns"].sum(), abs=0.051)
+    share = page.find("[data-part=kernel]").first.get_attribute("data-tip")
+    assert percent(share.rsplit(", ", 1)[1].removesuffix(" of a step")) == pytest.approx(
+        100 * steps["kernel_ns"].sum() / steps["total_ns"].sum(), abs=0.051
+    )
+    page.go("gpus")
+    assert page.column("gpus", "utilization")[0] == f"{gpu['utilization']:.2f}".rstrip("0").rstrip(".")
+    causes = page.find("[data-cause]").all()
+    shares = [cause.inner_text().partition(" % of the idle time")[0].rsplit(", ", 1)[-1] for cause in causes]
+    totals = prof.report("idle").groupby("cause")["total_ns"].sum().sort_values(ascending=False)
+    assert [percent(share) for share in shares] == [
+        pytest.approx(100 * total / idle, abs=0.051) for total in totals.iloc[: len(shares)]
+    ]
+
+
+def test_the_top_operator_and_the_kernels(page: Page, recording: Any):
+    prof = recording[0]
+    detail = prof.report("detail")
+    detail = detail.assign(line=detail["stack"].str.rpartition("\n")[2])
+    group = detail.groupby(["type", "direction", "shapes", "line"], dropna=False)["gpu"].sum().max()
+    page.go()
+    top = page.find("[data-panel=top-ops] td[data-key=time]").first
+    assert nanoseconds(top.inner_text()) == pytest.approx(group, rel=0.005)
+    assert percent(top.get_attribute("data-percent")) == pytest.approx(
+        100 * group / detail["gpu"].sum(), abs=0.051
+    )
+    page.go("kernels")
+    kernels = prof.report("kernel_summary")
+    assert page.column("kernels", "total_ns") == [f"{one:,}" for one in kernels["total_ns"].head(25)]
+    total = page.find("[data-table=kernels] tfoot [data-total=total_ns]").inner_text()
+    assert nanoseconds(total) == pytest.approx(kernels["total_ns"].sum(), rel=0.005)
+    page.go("operators")
+    operators = prof.report("operator").sort_values("device_self_ns", ascending=False, kind="stable")
+    if len(operators):  # of torch's, which a recording with markers alone has not
+        assert page.column("operators", "device_self_ns")[0] == f"{operators['device_self_ns'].iloc[0]:,}"
