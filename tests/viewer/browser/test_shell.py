@@ -300,3 +300,13 @@ def test_the_header_says_that_the_example_is_generated(opened: Open):
         assert page.find("[data-finding]").count() >= 2
         page.go("memory")
         assert page.find("[data-notice]").is_visible()
+
+
+def test_a_phone_shows_the_saving_of_a_finding(opened: Open):
+    with serving(demo.RECORDING) as server:
+        read(server)
+        page = opened(server, width=390, height=844)
+        page.go()
+        panel = page.find("[data-panel=expert]").bounding_box()
+        saving = page.find("[data-finding] td.right").first.bounding_box()
+        assert saving["x"] + saving["width"] <= panel["x"] + panel["width"]
