@@ -11,7 +11,7 @@ from pyprof.marker import CallMarker, ModuleMarker, TraceMarker, decode
 from pyprof.model import DIRECTIONS
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
-from pyprof.viewer.models import ColorGroup, Colors, Step, Timeline, TimelineWorker, Track
+from pyprof.viewer.models import ColorGroup, Colors, Timeline, TimelineStep, TimelineWorker, Track
 from pyprof.viewer.problems import Trouble
 
 _STEPS = 20_000
@@ -59,7 +59,7 @@ def timeline(store: Store, version: str) -> Timeline:
             for number, name in store.rows("select id, name from worker order by id")
         ],
         tracks=tracks,
-        steps=[Step(worker=row[0], number=row[1], start=row[2], end=row[3]) for row in steps],
+        steps=[TimelineStep(worker=row[0], number=row[1], start=row[2], end=row[3]) for row in steps],
     )
 
 

@@ -32,7 +32,7 @@ class Track(Model):
     )
 
 
-class Step(Model):
+class TimelineStep(Model):
     """A step that the program marked."""
 
     worker: int
@@ -56,7 +56,7 @@ class Timeline(Model):
     end: int
     workers: list[TimelineWorker]
     tracks: list[Track]
-    steps: list[Step] = Field(description="At most 20,000.")
+    steps: list[TimelineStep] = Field(description="At most 20,000.")
 
 
 class ColorGroup(Model):
