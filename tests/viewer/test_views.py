@@ -559,7 +559,7 @@ def test_without_a_gpu(tmp_path):
         assert any("CPU" in note for note in found["notes"])
         own = session.load(path).report("detail")["gpu"].sum()
         assert sum(one["time"] for one in found["threads"]) == own
-        assert found["modules"][0]["name"] == "net.first"
+        assert not found["modules"]  # none was recorded
         assert not [one for one in client.json("/api/insights")["expert"] if "needs a GPU" in one["advice"]]
         for path_ in (
             "insights",
