@@ -11,7 +11,7 @@ A condition begins with the column, so that the name of a table can stand before
 
 from __future__ import annotations
 
-from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, OPERATOR, PUSH_POP, START_END
+from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, OPERATOR, PUSH_POP
 
 # Of a range, after those of model.py: a RecordFunction event of torch, a call of a Python function.
 OPERATOR_EVENT, PYTHON_FUNCTION = 3, 4
@@ -28,7 +28,6 @@ MOVES_MEMORY = f"kind in ({MEMCPY}, {MEMSET})"
 # Conditions on the table `range`.
 HAS_LENGTH = f"kind < {MARK}"  # push/pop and start/end ranges
 IS_MARK = f"kind = {MARK}"
-OVERLAPS = f"kind in ({START_END}, {MARK})"  # may begin in one range and end in another
 NESTS = f"kind in ({PUSH_POP}, {OPERATOR_EVENT})"
 IS_OPERATOR_EVENT = f"kind = {OPERATOR_EVENT}"
 IS_FUNCTION = f"kind = {PYTHON_FUNCTION}"

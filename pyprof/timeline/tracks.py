@@ -24,15 +24,16 @@ import numpy as np
 
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import groups
-from pyprof.model import DIRECTIONS, NO_DIRECTION, Column, Ints, Strings
+from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
 from pyprof.reports.idle import gaps
 from pyprof.store import reads
 from pyprof.store.files import Store
-from pyprof.store.kinds import IS_FUNCTION, NESTS, ON_GPU, OVERLAPS
+from pyprof.store.kinds import ON_GPU, OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.timeline.lanes import by_depth, first_free
 from pyprof.timeline.records import Records, single
 
 DEPTH = 12  # parts of a module's path that have a lane
+_STORED = {"range": (PUSH_POP, OPERATOR_EVENT), "function": (PYTHON_FUNCTION,), "overlap": (START_END, MARK)}
 KINDS = ("range", "function", "overlap", "module", "api", "file", "loader", "stream", "idle")
 
 
@@ -59,17 +60,14 @@ def _of_worker(store: Store, worker: int, operators: _Operators) -> Iterator[Tra
     own = activity.own("id")
     executions = _integers(
         store,
-        f"select thread, operator, start_ns, end_ns from op where {own} and thread is not null order by id",
+        f"select id, thread, operator, start_ns, end_ns from op where {own} and thread is not null order by id",
     )
-    for kind, condition in (("range", NESTS), ("function", IS_FUNCTION)):
-        for thread, records in _ranges(store, f"{own} and {condition}", executions):
-            yield Track(kind, worker, records, thread)
-    for thread, records in _overlaps(store, own):
-        yield Track("overlap", worker, records, thread)
+    for kind, thread, records in _ranges(store, own, executions):
+        yield Track(kind, worker, records, thread)
     for thread, members in groups(executions["thread"]):
         start, end, operator = (executions[name][members] for name in ("start_ns", "end_ns", "operator"))
         yield Track("module", worker, operators.runs(start, end, operator, members), thread)
-    for thread, records in _calls(store, own):
+    for thread, records in _calls(activity, executions):
         yield Track("api", worker, records, thread)
     yield from _device_tracks(store, activity, operators)
     for kind, thread, records in _waits(store, own, operators.labels):
@@ -90,40 +88,36 @@ def _nested(start: Ints, end: Ints, id: Ints, name: Ints, operator: Ints) -> Rec
     return single(lane, start[order], stop, id[order], name[order], operator[order])
 
 
-def _ranges(store: Store, where: str, executions: dict[str, Ints]) -> Iterator[tuple[int, Records]]:
-    """Yield the nested ranges of each thread. A range at whose start an operator's execution begins, and that ends
-    within it, belongs to that operator."""
+def _ranges(store: Store, own: str, executions: dict[str, Ints]) -> Iterator[tuple[str, int, Records]]:
+    """Yield the ranges of each thread: those that nest, Python functions, and others."""
     columns = _integers(
-        store,
-        f"select id, thread, start_ns, duration_ns, text from range where {where} order by id",
+        store, f"select id, thread, kind, start_ns, duration_ns, text from range where {own} order by id"
     )
     of_thread = dict(groups(executions["thread"]))
-    for thread, members in groups(columns["thread"]):
-        start, length, text, id_ = (
-            columns[name][members] for name in ("start_ns", "duration_ns", "text", "id")
-        )
-        operator = np.zeros(len(members), np.int64)
-        own_executions = of_thread.get(thread)
-        if own_executions is not None:
-            begin, stop, number = (
-                executions[name][own_executions] for name in ("start_ns", "end_ns", "operator")
+    for kind, stored in _STORED.items():
+        of_kind = np.flatnonzero(np.isin(columns["kind"], stored))
+        for thread, places in groups(columns["thread"][of_kind]):
+            id_, start, length, name = (
+                columns[key][of_kind[places]] for key in ("id", "start_ns", "duration_ns", "text")
             )
-            place = np.minimum(np.searchsorted(begin, start), len(begin) - 1)
-            same = (begin[place] == start) & (start + length <= stop[place])
-            operator[same] = number[place[same]] + 1
-        yield thread, _nested(start, start + length, id_, text, operator)
+            end = start + length
+            if kind == "overlap":
+                yield kind, thread, _side_by_side(start, end, id_, name, np.zeros(len(start), np.int64))
+                continue
+            own_executions = of_thread.get(thread, start[:0])
+            operator = _begun(start, end, {key: values[own_executions] for key, values in executions.items()})
+            yield kind, thread, _nested(start, end, id_, name, operator)
 
 
-def _overlaps(store: Store, own: str) -> Iterator[tuple[int, Records]]:
-    columns = _integers(
-        store,
-        f"select id, thread, start_ns, duration_ns, text from range where {own} and {OVERLAPS} order by start_ns",
-    )
-    for thread, members in groups(columns["thread"]):
-        start, length, text, id_ = (
-            columns[name][members] for name in ("start_ns", "duration_ns", "text", "id")
-        )
-        yield thread, _side_by_side(start, start + length, id_, text, np.zeros(len(members), np.int64))
+def _begun(start: Ints, end: Ints, executions: dict[str, Ints]) -> Ints:
+    """Return the operator of each range, plus 1: that of the execution that begins with it and does not end before; 0
+    without one."""
+    out = np.zeros(len(start), np.int64)
+    if len(executions["id"]):
+        place = np.minimum(np.searchsorted(executions["start_ns"], start), len(executions["id"]) - 1)
+        same = (executions["start_ns"][place] == start) & (end <= executions["end_ns"][place])
+        out[same] = executions["operator"][place[same]] + 1
+    return out
 
 
 def _side_by_side(start: Ints, end: Ints, id: Ints, name: Ints, operator: Ints) -> Records:
@@ -133,42 +127,42 @@ def _side_by_side(start: Ints, end: Ints, id: Ints, name: Ints, operator: Ints) 
     return single(*(column[order] for column in (lane, start, end, id, name, operator)))
 
 
-def _calls(store: Store, own: str) -> Iterator[tuple[int, Records]]:
-    columns = _integers(
-        store,
-        f"""select id, thread, start_ns, duration_ns, name, (select operator from op where op.id = api.op) as operator
-            from api where {own} order by id""",
-    )
-    for thread, members in groups(columns["thread"]):
-        start, length, name, id_, operator = (
-            columns[key][members] for key in ("start_ns", "duration_ns", "name", "id", "operator")
-        )
-        yield thread, _nested(start, start + length, id_, name, operator + 1)
+def _calls(activity: Activity, executions: dict[str, Ints]) -> Iterator[tuple[int, Records]]:
+    call = activity.call
+    op = _plain(call["op"])
+    place = np.searchsorted(executions["id"], op)
+    place[place == len(executions["id"])] = -1
+    known = np.append(executions["id"], -2)[place] == op
+    operator = np.where(known, np.append(executions["operator"], 0)[place] + 1, 0)
+    start = call["start_ns"].values
+    end = start + call["duration_ns"].values
+    for thread, members in groups(call["thread"].values):
+        id_, name = call["id"].values[members], call["name"].values[members]
+        yield thread, _nested(start[members], end[members], id_, name, operator[members])
 
 
 def _device_tracks(store: Store, activity: Activity, operators: _Operators) -> Iterator[Track]:
-    columns = _integers(
-        store,
-        f"""select id, device, stream, start_ns, duration_ns, name, operator from event
-            where {activity.own("id")} and {ON_GPU} order by device, stream, start_ns""",
-    )
+    event = {name: _plain(activity.event[name]) for name in ("device", "name", "operator")}
+    query = f"select stream from event where {activity.own('id')} and {ON_GPU} order by id"
+    stream = _integers(store, query)["stream"]
     low, high = activity.span
-    for device, on in groups(columns["device"]):
-        part = {name: values[on] for name, values in columns.items()}
-        begin, stop = part["start_ns"], part["start_ns"] + part["duration_ns"]
-        order = np.argsort(begin, kind="stable")
-        runs = operators.runs(begin[order], stop[order], part["operator"][order], part["id"][order])
-        yield Track("module", activity.worker, runs, device=device)
-        for stream, members in groups(part["stream"]):
-            records = _side_by_side(
-                begin[members], stop[members], part["id"][members], part["name"][members],
-                part["operator"][members] + 1,
-            )  # fmt: skip
-            yield Track("stream", activity.worker, records, device=device, stream=stream)
+    order = np.argsort(activity.start, kind="stable")
+    for device, places in groups(event["device"][order]):
+        on = order[places]
+        begin, stop, id_, operator = (
+            activity.start[on],
+            activity.end[on],
+            activity.id[on],
+            event["operator"][on],
+        )
+        yield Track("module", activity.worker, operators.runs(begin, stop, operator, id_), device=device)
+        name = event["name"][on]
+        for number, own in groups(stream[on]):
+            records = _side_by_side(begin[own], stop[own], id_[own], name[own], operator[own] + 1)
+            yield Track("stream", activity.worker, records, device=device, stream=number)
         if device >= 0:
-            yield Track(
-                "idle", activity.worker, _idle(activity, device, low, high, operators.labels), device=device
-            )
+            records = _idle(activity, device, low, high, operators.labels)
+            yield Track("idle", activity.worker, records, device=device)
 
 
 def _idle(activity: Activity, device: int, low: int, high: int, labels: Strings) -> Records:

@@ -62,7 +62,9 @@ class Details(Model):
     partners: list[Partner]
     roofline: Point | None
     tables: list[NamedTable]
-    start: int | None = Field(default=None, description="Of what is on the timeline: when it starts and ends.")
+    start: int | None = Field(
+        default=None, description="Of what is on the timeline: when it starts and ends."
+    )
     end: int | None = None
 
 
