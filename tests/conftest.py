@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # torch reads this at its first profile, whichever test that is.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+# Ctrl-C as a terminal has it: in the background of a script, the tests and what they start would ignore it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 leftovers.track_connections()
 
