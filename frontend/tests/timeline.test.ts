@@ -180,6 +180,7 @@ test("tracks stand by worker, devices before the host, modules first", () => {
     [0, 1],
     [1, 20],
   ]);
+  expect(layout(TIMELINE, { ...NOTHING, worker: 1 }).tracks.map((one) => one.track.id)).toEqual([2]);
   expect(layout(TIMELINE, { ...NOTHING, search: "MAIN" }).tracks.map((one) => one.track.id)).toEqual([1]);
 });
 

@@ -39,9 +39,8 @@ def timeline(store: Store, version: str) -> Timeline:
     """Return the tracks. Raises Trouble for a database without a timeline."""
     rows = store.rows(
         """select t.id, t.worker, t.kind, t.thread, t.device, t.stream, t.lanes, t.outer_lanes, t.events,
-                  t.start_ns, t.end_ns, t.levels, h.tid, h.name, d.name
-           from track t left join thread h on h.id = t.thread
-           left join device d on d.worker = t.worker and d.number = t.device order by t.id"""
+                  t.start_ns, t.end_ns, t.levels, h.tid, h.name
+           from track t left join thread h on h.id = t.thread order by t.id"""
     )
     if not rows:
         raise Trouble("missing", "This database has no timeline; write it again with pyprof save.")
@@ -70,21 +69,25 @@ def _track(row: tuple[Any, ...]) -> Track:
         raise ValueError("levels of no track")
     return Track(
         id=row[0], worker=row[1], kind=row[2], thread=row[3], device=row[4], stream=row[5],
-        name=_name(row[2], row[3], row[12], row[13], row[4], row[5], row[14]), lanes=row[6], outer=row[7],
+        name=_name(row[2], row[3], row[12], row[13], row[4], row[5]), lanes=row[6], outer=row[7],
         events=row[8], start=row[9], end=row[10], levels=levels,
     )  # fmt: skip
 
 
 def _name(
-    kind: str, thread: int | None, tid: int | None, thread_name: str | None, device: int | None,
-    stream: int | None, device_name: str | None,
-) -> str:  # fmt: skip
+    kind: str,
+    thread: int | None,
+    tid: int | None,
+    thread_name: str | None,
+    device: int | None,
+    stream: int | None,
+) -> str:
     if thread is not None:
         return thread_name or (f"thread {tid}" if tid is not None else "thread")
     place = "device" if device is None or device < 0 else f"GPU {device}"
     if kind == "stream":
         return f"{place} stream {stream}" if stream is not None and stream >= 0 else place
-    return f"{place} {device_name}" if device_name else place
+    return place
 
 
 class _Part(NamedTuple):

@@ -64,7 +64,7 @@ EXCEPTIONS = {
     "WC03": "It is in Source lines.",
     **dict.fromkeys(("WL01", "WL02"), "Not yet."),
     **dict.fromkeys(
-        ("WX06", "WX09", "WX10", "WX11", "WX12", "WY02", "WY03", "WY06", "WY07", "WY10"), "Not yet."
+        ("WX06", "WX10", "WX11", "WX12", "WY02", "WY03", "WY06", "WY07", "WY10"), "Not yet."
     ),
     "WY09": "It needs the path first.",
 }

@@ -6,10 +6,14 @@ export interface Segment {
   keep: boolean;
 }
 
+const MODULE = /^\w+(\.[\w[\]]+){2,}$/;
+
 /** Split a path so that its last part and the last part with a number stay: which layer, and what in it.
  * `model/layers/layer_11/attention/softmax` is cut at `model/layers` and at `attention`. Of a file, whose folders have versions, only the end: `numbers` is false. */
 export function segments(path: string, numbers = true): Segment[] | undefined {
-  const parts = path.split("/").map((text, at) => (at ? `/${text}` : text));
+  // Modules of torch.profiler are joined by points.
+  const between = MODULE.test(path) ? "." : "/";
+  const parts = path.split(between).map((text, at) => (at ? between + text : text));
   if (parts.length < 3 || parts.some((part) => part.length > 60)) return undefined;
   const last = parts.length - 1;
   const numbered = !numbers ? -1 : parts.findLastIndex((part, at) => at < last && /[_.[]?\d+\]?$/.test(part) && !/_0$/.test(part));

@@ -42,6 +42,8 @@ export interface Choice {
   unfolded: readonly number[];
   closed: readonly number[]; // workers
   search: string;
+  /** The worker that the header chose; all without one. */
+  worker?: number | undefined;
 }
 
 const ORDER = ["module", "function", "range", "overlap", "api", "file", "loader", "stream", "idle"];
@@ -88,7 +90,10 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
   };
   const search = choice.search.trim().toLowerCase();
   const shown = ordered(timeline).filter(
-    (track) => !choice.hidden.includes(track.id) && (!search || title(track).toLowerCase().includes(search)),
+    (track) =>
+      (choice.worker === undefined || track.worker === choice.worker) &&
+      !choice.hidden.includes(track.id) &&
+      (!search || title(track).toLowerCase().includes(search)),
   );
   for (const id of choice.pinned) {
     const track = shown.find((one) => one.id === id);

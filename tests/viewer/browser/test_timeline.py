@@ -220,7 +220,7 @@ def test_arrows_end_at_their_events(page: Page, client: Asking, prof: session.Pr
     assert page.tab.evaluate("window.timeline.scene.ends") == []
 
 
-@pytest.mark.statement("WX02", "WU02", "WX07", "WY05")
+@pytest.mark.statement("WX02", "WU02", "WX07", "WX09", "WY05")
 def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start(page, **{"from": str(low), "to": str(high)})
