@@ -202,6 +202,7 @@ def iteration(source: Source, id: str) -> Details:
         for column, value in zip(frame.columns, cells)
         if column.key not in ("worker_id",)
     ]
+    time = {column.key: value for column, value in zip(frame.columns, cells)}
     operators = iteration_tables.iteration_operators(source, number)
     places = operators.select()[:ROWS]
     op_id = [column.key for column in operators.columns].index("op_id")
@@ -225,6 +226,8 @@ def iteration(source: Source, id: str) -> Details:
         partners=[],
         roofline=None,
         tables=[table],
+        start=int(time["start"] or 0),
+        end=int(time["end"] or 0),
     )
 
 

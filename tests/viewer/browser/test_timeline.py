@@ -313,6 +313,15 @@ def test_a_row_of_a_table_leads_to_its_event(page: Page, prof: session.Profile):
     assert page.find(f"aside[data-drawer='launch:{longest[0]}']").count() == 1
 
 
+def test_an_iteration_is_added_up(page: Page, prof: session.Profile):
+    low, high = prof.database.rows("select start_ns, end_ns from iteration where number = 2")[0]
+    page.go("iterations", d="iteration:2")
+    page.find("[data-on-timeline]").click()
+    drawn(page)
+    assert window_of(page) == (low, high)
+    page.find(f"[data-selection='{low}-{high}']").wait_for()
+
+
 def window_of(page: Page) -> tuple[int, int]:
     values = dict(part.split("=") for part in page.parameters().partition("?")[2].split("&"))
     return int(values["from"]), int(values["to"])
