@@ -89,7 +89,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
         **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
     ).reset_index()  # fmt: skip
-    work = efficiency.of_events(source, pd.DataFrame(keys), launched(source, efficiency.EVENT, "kind = 0"))
+    work = efficiency.of_events(source, pd.DataFrame(keys), launched(source, efficiency.EVENT, IS_KERNEL))
     table = table.join(work, on=list(keys))
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["tc"] = np.where(table["used"], True, np.where(table["unknown"], None, False))  # type: ignore[call-overload]

@@ -94,12 +94,12 @@ def _pair(store: Store, execution: int | None) -> Iterator[Flow]:
             (execution,) * 2,
         )
         last = bounds[0][0] if bounds else execution
-        found = store.rows(
+        backwards = store.rows(
             "select id from op where id > ? and id < ? and forward = ? limit 1", (execution, last, execution)
         )
-        if not found:
+        if not backwards:
             return
-        forward, backward = execution, found[0][0]
+        forward, backward = execution, backwards[0][0]
     ends = [_execution(store, number) for number in (forward, backward)]
     if ends[0] and ends[1]:
         yield Flow(kind="backward", source=ends[0], target=ends[1])

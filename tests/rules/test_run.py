@@ -87,7 +87,7 @@ def test_a_short_steady_stretch_gives_way_to_a_longer_less_steady_one():
 @pytest.mark.parametrize("rule", ["R07", "R10", "R11", "R23", "R40"])
 def test_a_sample_of_equal_steps_tells_the_same_as_all(rule, monkeypatch):
     whole = outcome(rule, CASES[rule].fires()).finding
-    monkeypatch.setattr(event_sample, "_EVENTS", 12)  # some of ten steps
+    monkeypatch.setattr(event_sample, "SAMPLE_EVENTS", 12)  # some of ten steps
     part = outcome(rule, CASES[rule].fires()).finding
     assert whole is not None
     assert part is not None

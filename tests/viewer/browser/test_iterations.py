@@ -133,7 +133,7 @@ def test_zoom_pan_and_tips(page: Page):
 @pytest.mark.statement("IT12", "IT13", "IT17")
 def test_borders_follow_the_fields(page: Page):
     page.go("iterations")
-    button = page.find("button:text-is('Reaggregate')")
+    button = page.find("section button:text-is('Reaggregate')")
     assert button.is_disabled()
     left = page.find("[data-border=start]")
     before = left.bounding_box()["x"]
@@ -179,7 +179,7 @@ def test_the_key_node_is_picked(page: Page):
     row.click()
     page.find("dialog[open] button:text-is('Choose')").click()
     assert field.get_attribute("data-tip") == name
-    assert not page.find("button:text-is('Reaggregate')").is_disabled()
+    assert not page.find("section button:text-is('Reaggregate')").is_disabled()
 
 
 @pytest.fixture
@@ -195,12 +195,12 @@ def test_other_iterations_are_added_up(opened: Open, own: Asking):
     page.go("iterations")
     page.find("[data-field=start]").fill("2")
     page.find("[data-field=stop]").fill("3")
-    page.find("button:text-is('Reaggregate')").click()
+    page.find("section button:text-is('Reaggregate')").click()
     dialog = page.find("dialog[open]")
     assert "2 to 3" in dialog.inner_text()
     dialog.locator("button:text-is('Cancel')").click()
     assert own.json("/api/jobs") == []
-    page.find("button:text-is('Reaggregate')").click()
+    page.find("section button:text-is('Reaggregate')").click()
     page.find("dialog[open] button:text-is('Reaggregate')").click()
     page.find("[data-job]").wait_for()
     page.go("op-types")  # the viewer can be used meanwhile

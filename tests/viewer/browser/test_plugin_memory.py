@@ -177,7 +177,7 @@ def test_modules(opened: Open, traces: Asking, on_cpu: Asking):
     page.find("[data-flame='Net_0']").click()
     page.settled()
     page.find("[data-flame='Net_0']").focus()
-    for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "Enter"):
+    for key in ("ArrowLeft", "ArrowRight", "ArrowDown", "Enter"):
         page.tab.keyboard.press(key)
     page.settled()
     assert boxes(page) == {"Net_0": near(100), "Net_0.Linear_0": near(100)}

@@ -158,7 +158,7 @@ def test_runs_workers_and_spans(alpha: Page):
     assert alpha.find("[data-panel=step-time] [data-bar]").count() == 2
     assert {"run=beta", "worker=1"} <= set(alpha.parameters().partition("?")[2].split("&"))
     names = alpha.find("nav a").all_inner_texts()
-    for name in ("Overview", "Operators", "Kernels", "Memory", "Modules", "Workers", "Compare"):
+    for name in ("Overview", "Operators", "Kernels", "Memory", "Workers", "Compare"):
         assert name in names
     alpha.go("memory", run="alpha")
     assert "Peak Memory Usage" in alpha.find("main").inner_text()
