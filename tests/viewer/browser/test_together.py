@@ -72,7 +72,7 @@ def test_two_browsers_a_killed_server_and_a_file_that_goes(
     one.go("iterations")
     one.find("[data-field=start]").fill("1")
     one.find("[data-field=stop]").fill("2")
-    one.find("button:text-is('Reaggregate')").click()
+    one.find("section button:text-is('Reaggregate')").click()
     one.find("dialog[open] button:text-is('Reaggregate')").click()
     one.find("[data-job=done]").wait_for()
     assert calls(two) == whole
