@@ -87,7 +87,7 @@ def test_two_browsers_a_killed_server_and_a_file_that_goes(
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
     for page in (one, two):
-        page.tab.evaluate("location.hash = location.hash.replace('op-types', 'groups')")
+        page.tab.evaluate("location.hash = location.hash.replace('by=type', 'by=group')")
         page.tab.wait_for_selector("main [data-note=error], main [data-trouble]")
         assert not page.find("main table tbody td").count()
         page.wrong.clear()  # requests that nobody answered
