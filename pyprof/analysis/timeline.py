@@ -50,7 +50,7 @@ class Activity:
         )
 
     def work(self) -> dict[str, Column]:
-        """Return what the roofline says of each GPU event. Not kept: few reports read it, and it is large."""
+        """Return what the roofline says of each GPU event. Not cached: few reports read it, and it is large."""
         return self.store.columns(
             f"""select duration_ns as gpu_ns, tc, verdict, roofline_ns, hardware_ps, model_ps from event
                 where {self.own("id")} and {ON_GPU} order by id"""

@@ -298,7 +298,8 @@ export class Scene {
       const ends = [flow.source, flow.target].map((end) => {
         const placed = shown.find(({ track }) => track.id === end.track);
         if (!placed) return undefined;
-        const lane = this.withId(picture, placed.track, end.id)?.lane ?? placed.first;
+        // A call may have launched 2,000 events: looking for each among all of its track would take the time of a frame.
+        const lane = placed.track.lanes === 1 ? 0 : (this.withId(picture, placed.track, end.id)?.lane ?? placed.first);
         if (lane < placed.first || lane >= placed.first + placed.lanes) return undefined;
         return (placed.top + (lane - placed.first + 0.5) * HEIGHT - picture.scroll) * ratio;
       });
