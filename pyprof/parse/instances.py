@@ -59,6 +59,8 @@ def instances(trace: Trace, spans: Spans, forward: Ints) -> Instances:
     node = spans.boundary[roots]
     origin = np.where(node >= 0, forward[roots], _NONE)
     forward_root = np.where(origin >= 0, root_of[origin], _NONE)
+    # A backward has the name and the place of the whole forward, not of the operator that created its first node.
+    origin = np.where(forward_root >= 0, forward_root, origin)
     # An operator inside the backward of a compiled region has that region's place, but is not the whole backward.
     origin = np.where((node >= 0) & (spans.role[roots] == OPERATOR), forward[node], origin)
     group = _merge(spans, roots, forward_root)

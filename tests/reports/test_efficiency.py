@@ -65,6 +65,11 @@ def kernels(prof: session.Profile) -> list[dict[str, Any]]:
     ]
 
 
+def peak_time(row: dict[str, Any], key: str) -> float:
+    """Time at the peak, in ns; whole ps in the database."""
+    return round(10 * row[key] * row["sil"]) / 1000
+
+
 def by_hand(rows: list[dict[str, Any]], gpu: bool) -> dict[str, Any]:
     total = sum(row["sil"] for row in rows)
     out: dict[str, Any] = {}
@@ -79,11 +84,11 @@ def by_hand(rows: list[dict[str, Any]], gpu: bool) -> dict[str, Any]:
     times = [row["sil"] for row in rooted]
     roofs = [round(row["roof"]) for row in rooted]  # whole ns in the database
     out["efficiency"] = share(roofs, times, sum(times) == total)
-    needed = [row["mfu"] * row["sil"] / 100 for row in rooted if row["mfu"] is not None]
+    needed = [peak_time(row, "mfu") for row in rooted if row["mfu"] is not None]
     out["mfu"] = share(needed, times, sum(times) == total)
     out["roofline_known"] = 100 * sum(times) / total if gpu and total else None
     times = [row["sil"] for row in executed]
-    out["hfu"] = share([row["hfu"] * row["sil"] / 100 for row in executed], times, sum(times) == total)
+    out["hfu"] = share([peak_time(row, "hfu") for row in executed], times, sum(times) == total)
     out["hfu_known"] = 100 * sum(times) / total if gpu and total else None
     for key in ("bound", "tcwhy"):
         time: dict[str, int] = defaultdict(int)
