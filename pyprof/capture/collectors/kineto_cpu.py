@@ -8,6 +8,7 @@ missing or has changed yields a placeholder for unknown (`torch_internals.py`), 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,11 @@ _EVENT = "torch._C._autograd._KinetoEvent"
 _RESULT = "torch._C._autograd._ProfilerResult"
 _CPU_KINDS = ("cpu_op", "user_annotation")
 _SHAPES = "shapes of operators' tensors"
+# Calls of the runtime and the driver, and Kineto's events about its own work: ActivityType.h, CuptiActivity.cpp.
+_NOT_OPERATORS = re.compile(
+    r"(cuda|cu|hip|roc|cupti)[A-Z]\w*$|\[memory\]|Activity Buffer Request|Buffer Flush|Instrumentation|Resource|"
+    r"Command Buffer Full|Lazy Function Loading|Runtime Triggered Module Loading|Unrecognized"
+)
 
 
 class Unreadable(Exception):
@@ -81,7 +87,7 @@ class Reader:
         if has_kinds:
             self.events = [event for event in events if kind(event) in _CPU_KINDS]
         elif tree:  # the tree holds operators and ranges, but no CUDA runtime calls
-            self.events = [event for event in events if (self.start(event), self.name(event)) in tree]
+            self.events = self._of_the_host(events, tree, method)
         else:
             self.events = events
 
@@ -103,11 +109,40 @@ class Reader:
         if structured:
             self.shapes, self.strides = shapes, strides
         elif tree:
-            self.shapes = lambda event: [[] if item is None else item.shape for item in inputs(event)]
+            plain = method("shapes", (), _SHAPES)
+
+            def tree_shapes(event: Any) -> Sequence[Any]:
+                if (start(event), name(event)) not in tree:
+                    return plain(event)  # type: ignore[no-any-return]
+                return [[] if item is None else item.shape for item in inputs(event)]
+
+            self.shapes = tree_shapes
             self.strides = lambda event: [None if item is None else item.stride for item in inputs(event)]
         else:
             self.shapes = method("shapes", (), _SHAPES)
             self.strides = lambda event: ()
+
+    def _of_the_host(
+        self, events: list[Any], tree: Inputs, method: Callable[..., Callable[[Any], Any]]
+    ) -> list[Any]:
+        """Return the operators and ranges among events of unknown kind.
+
+        Most are in the tree. Missing are those that began while the GPU ran the kernels of a range of this thread: the
+        tree puts them below the range's image on the GPU, which is not in it. They have a scope or a sequence number
+        that no other event has, or a name that no call of CUDA has.
+        """
+        device = method("device_type", "")
+        cpu = look_up("torch._C._autograd.DeviceType.CPU", "")
+
+        def is_of_the_host(event: Any) -> bool:
+            if (self.start(event), self.name(event)) in tree:
+                return True
+            if cpu is None or device(event) != cpu:
+                return False
+            numbered = self.scope(event) > 0 or self.seq(event) >= 0
+            return numbered or not _NOT_OPERATORS.match(self.name(event))
+
+        return list(filter(is_of_the_host, events))
 
     def _end(self, method: Callable[..., Callable[[Any], Any]]) -> Callable[[Any], int]:
         end = method("end_ns", 0)
