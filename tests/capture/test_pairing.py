@@ -336,6 +336,20 @@ def test_a_compiler_that_is_imported_in_the_window_is_followed(forks: Forks, tmp
     assert [row["op"][0] for row in found if row["kShortName"] == "aten::mm"].count("compile") >= 1
 
 
+def test_inductor_records_its_kernels_in_a_window(tmp_path: Path) -> None:
+    import torch._dynamo.callback
+    from torch._inductor.runtime import triton_heuristics as inductor
+
+    profiler: Any = torch.autograd.profiler
+    for _ in range(2):
+        with pyprof.profile(str(tmp_path / "net.sqlite")):
+            asked: Any = inductor.autograd_profiler  # type: ignore[attr-defined]
+            assert asked._is_profiler_enabled
+            assert not profiler._is_profiler_enabled  # which the rest of torch asks
+            torch.ones(2)
+        assert inductor.autograd_profiler is profiler  # type: ignore[attr-defined]
+
+
 def test_a_window_that_closes_while_torch_compiles_leaves_nothing(tmp_path: Path) -> None:
     torch._dynamo.reset()
     pyprof.start(str(tmp_path / "net.sqlite"))

@@ -4,6 +4,10 @@
 While it compiles, torch runs the program's operators on tensors without data, forward and backward, and its profiler
 records them like any others. Without this call they would look like the program's own work. Torch reports start and
 end (torch._dynamo.callback); that module is never imported for it.
+
+Inductor records its Triton kernels as operators, with their inputs, only while `torch.autograd.profiler` says that a
+profiler runs. That is told to it alone: Dynamo would record the parts of its compilations as well, and a window that
+closes in one would leave them open.
 """
 
 from __future__ import annotations
@@ -15,18 +19,22 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
 
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack
+from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import local, recorder
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # by thread: start and site of a compilation
 _began: dict[int, tuple[int, int]] = owned({}, Until.FORKED, lambda _: remove())
+_INDUCTOR, _PROFILER = "torch._inductor.runtime.triton_heuristics", "autograd_profiler"
+_RUNNING = SimpleNamespace(_is_profiler_enabled=True)
+_registry = owned(Registry(), Until.FORKED, Registry.undo)
 
 
 def install() -> None:
@@ -34,6 +42,7 @@ def install() -> None:
     callback = sys.modules.get("torch._dynamo.callback")
     if callback is None or not recorder.keeping:
         return
+    _announce_kernels()
     try:  # not `part`: between two graphs torch.compile would compile contextlib's code
         handler = callback.callback_handler
         if _start not in handler.start_callbacks:  # torch._dynamo.reset() drops them
@@ -43,8 +52,16 @@ def install() -> None:
         lack("torch._dynamo.callback.callback_handler", "when torch.compile compiles", error)
 
 
+def _announce_kernels() -> None:
+    """Have Inductor record its kernels, if it is imported."""
+    module = sys.modules.get(_INDUCTOR)
+    if module is not None and getattr(module, _PROFILER, None) is torch.autograd.profiler:
+        _registry.replace(module, _PROFILER, _RUNNING)
+
+
 def remove() -> None:
     """Stop following compilations."""
+    _registry.undo()
     for state in recorder.threads:  # that are compiling now
         if _began.pop(state.tid, None) is not None:
             state.busy = False
@@ -107,6 +124,7 @@ def _end(*_: Any) -> None:
         return
     state.busy = False
     if recorder.keeping:
+        _announce_kernels()  # the first compilation imports Inductor
         start, site = began
         number = recorder.function("torch", "compile")
         state.calls += (number, site, -1, state.layer, start, time_ns())
