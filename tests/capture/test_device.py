@@ -204,6 +204,10 @@ def test_events_come_from_memory_and_else_from_an_exported_trace(tmp_path: Path)
 
     assert list(kineto_device.events(SimpleNamespace(save=save))) == memory[:1]
     assert not os.path.exists(saved[0])
+    raw = json.dumps({**trace, "traceEvents": [{**event, "args": None} for event in trace["traceEvents"]]})
+    raw = raw.replace('"name": "k"', '"name": "k\x01\xff"')  # torch does not escape what a program named
+    (event,) = kineto_device.exported(raw.encode("latin-1"))
+    assert event == memory[0]._replace(name="k\x01\ufffd", correlation=0, metadata={})
 
 
 def test_this_torch_hands_out_what_we_read() -> None:
@@ -228,19 +232,18 @@ def test_this_torch_hands_out_what_we_read() -> None:
 
 
 @cache
-def recording(data: Path, name: str) -> Any:
+def text(data: Path, name: str) -> bytes:
     path = data / "kineto" / f"{name}.json.gz"
     if not path.exists():
         pytest.skip("no recordings of others: set PYPROF_TEST_DATA to their folder")
-    with gzip.open(path) as file:
-        return json.load(file)
+    return gzip.decompress(path.read_bytes())
 
 
 @pytest.mark.parametrize("name", ["h100_bert_small", "nccl_a100_rank0of2", "mi210_gpu_only"])
 def test_recordings_of_kineto_are_read_whole(name: str, data: Path) -> None:
-    trace = recording(data, name)
+    trace = json.loads(text(data, name))
     events = [e for e in trace["traceEvents"] if e.get("ph") == "X" and e.get("cat") in kineto_device.KINDS]
-    records = decode(exported(trace))
+    records = decode(exported(text(data, name)))
     kinds = Counter(event["cat"] for event in events)
     assert records.count(KERNEL) == kinds["kernel"] > 0
     assert (records.count(COPY), records.count(SET)) == (kinds["gpu_memcpy"], kinds["gpu_memset"])
@@ -266,11 +269,11 @@ def test_recordings_of_kineto_are_read_whole(name: str, data: Path) -> None:
 @pytest.mark.parametrize("name", ["h100_bert_small", "nccl_a100_rank0of2"])
 def test_occupancy_agrees_with_kinetos_own(name: str, data: Path) -> None:
     """Where Kineto has one: it gives 0 for a kernel with much shared memory, which cannot be."""
-    trace = recording(data, name)
+    trace = json.loads(text(data, name))
     of = trace["deviceProperties"][0]
     chip = Chip(of["computeMajor"], of["computeMinor"], of["numSms"], of["maxThreadsPerMultiprocessor"],
                 of["regsPerMultiprocessor"], of["sharedMemPerMultiprocessor"])  # fmt: skip
-    records = decode(exported(trace))
+    records = decode(exported(text(data, name)))
 
     def column(name: str) -> Any:
         return records.column(KERNEL, name)
@@ -701,6 +704,22 @@ def test_nothing_waits_while_another_thread_captures_a_graph(followed: list[int]
     thread.join()
     gpus.finish_kernels()
     assert followed == [0, 1]
+
+
+def test_a_replay_of_a_graph_is_a_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replayed: list[object] = []
+    plain = torch.cuda.CUDAGraph.replay
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", replayed.append)
+    graph: Any = Graph()
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        torch.cuda.CUDAGraph.replay(graph)
+    torch.cuda.CUDAGraph.replay(graph)
+    assert replayed == [graph, graph]
+    assert torch.cuda.CUDAGraph.replay == replayed.append
+    recorded = Recorded(tmp_path / "net.sqlite")
+    assert recorded.names == ["torch.cuda.CUDAGraph.replay"]
+    monkeypatch.undo()
+    assert torch.cuda.CUDAGraph.replay is plain
 
 
 def whole_capture(graph: Any) -> None:

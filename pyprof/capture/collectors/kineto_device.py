@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pyprof.capture.collectors.device import (
     COPY,
     DRIVER,
@@ -186,25 +188,51 @@ def metadata(fragment: str) -> dict[str, Any]:
     return members if isinstance(members, dict) else {}
 
 
-def _export(result: Any) -> Any:
+def _export(result: Any) -> bytes:
     handle, path = tempfile.mkstemp(suffix=".json", prefix="pyprof-")
     os.close(handle)
     try:
         result.save(path)
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return json.load(file, strict=False)
+        with open(path, "rb") as file:
+            return file.read()
     finally:
         os.unlink(path)
 
 
-def exported(trace: Any) -> Iterator[DeviceEvent]:
-    """Yield the device events of an exported trace. Its times are µs after `baseTimeNanoseconds`, or of the epoch."""
-    base = int(trace.get("baseTimeNanoseconds", 0))
-    for event in trace["traceEvents"]:
-        if event.get("ph") == "X" and event.get("cat") in KINDS:
-            details = event.get("args") or {}
-            start = base + round(event["ts"] * 1000)
+class _Event(msgspec.Struct):
+    """One event of a trace. The arguments of most, which are of operators, are never needed."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: float = 0.0
+    dur: float = 0.0
+    pid: int | str = 0
+    tid: int | str = 0
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Trace(msgspec.Struct):
+    traceEvents: list[_Event]
+    baseTimeNanoseconds: int = 0
+
+
+_TRACE, _ARGUMENTS = msgspec.json.Decoder(_Trace), msgspec.json.Decoder(dict[str, Any] | None)
+
+
+def exported(text: bytes) -> Iterator[DeviceEvent]:
+    """Yield the device events of an exported trace. Its times are µs after `baseTimeNanoseconds`, or of the epoch.
+    Raises ValueError if it is not JSON."""
+    try:
+        trace = _TRACE.decode(text)
+    except ValueError:  # torch writes names as they are, with characters that JSON does not allow
+        lax = json.loads(text.decode("utf-8", "replace"), strict=False)
+        trace = _TRACE.decode(json.dumps(lax).encode())
+    for event in trace.traceEvents:
+        if event.ph == "X" and event.cat in KINDS:
+            details = _ARGUMENTS.decode(event.args) or {}
+            start = trace.baseTimeNanoseconds + round(event.ts * 1000)
             yield DeviceEvent(
-                event["cat"], event["name"], start, start + round(event.get("dur", 0) * 1000),
-                _int(event["pid"]), _int(event["tid"]), _int(details.get("correlation")), details,
+                event.cat, event.name, start, start + round(event.dur * 1000),
+                _int(event.pid), _int(event.tid), _int(details.get("correlation")), details,
             )  # fmt: skip

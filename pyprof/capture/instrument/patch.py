@@ -10,8 +10,8 @@ torch.compile behave as always, and outside a window not even the lookup differs
 *Methods of torch.Tensor*: a descriptor in the class, for the length of the window. `torch.Tensor.mul` gives the
 original (torch hands that object to `__torch_function__`), `x.mul` a bound wrapper.
 
-*Others* (`autograd.Function.apply`, the argument of `wrap`, hooks): an attribute is replaced, and `Registry`
-restores it.
+*Others* (`autograd.Function.apply`, `CUDAGraph.replay`, the argument of `wrap`, hooks): an attribute is replaced, and
+`Registry` restores it.
 
 A call through a name that was imported earlier (`from torch import add`) appears only as an operator:
 `merge_calls.py`.
@@ -71,6 +71,10 @@ class Patches:
             function = torch.autograd.Function
             apply = _apply(_unbound(vars(function)["apply"]), self._wrapper)
             self._registry.replace(function, "apply", classmethod(apply))
+        with part("torch.cuda.CUDAGraph.replay", "calls of CUDAGraph.replay"):
+            graph: Any = torch.cuda.CUDAGraph
+            number = recorder.function("torch.cuda", "CUDAGraph.replay")
+            self._registry.replace(graph, "replay", self._wrapper(graph.replay, number))
         for module, plain, watched in self._classes or ():
             with part(module.__name__, f"calls of {module.__name__}"):
                 if type(module) is plain:
