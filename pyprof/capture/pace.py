@@ -12,6 +12,7 @@ A reading takes time. If steps are marked it happens between two of them.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,8 +21,28 @@ from time import process_time_ns
 from pyprof.capture import THREAD
 from pyprof.capture.process.faults import guarded
 
-MOST = 40_000  # operators that torch may hold: 230 MB while they are read
-_EARLY = 25_000  # at which the thread requests a reading
+_READ_BYTES = 5_700  # per operator, while torch is read
+_SHARE = 100  # of the machine's memory one part
+
+
+def _most() -> int:
+    """Return how many operators torch may hold: those that take a hundredth of the memory while they are read, 40,000
+    (230 MB) to 400,000. A reading waits for the GPU, so it is worth memory."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        memory = 0
+    for path in (
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ):  # of a container
+        with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            memory = min(memory, int(file.read()))  # "max" is no limit
+    return min(max(memory // _SHARE // _READ_BYTES, 40_000), 400_000)
+
+
+MOST = _most()  # operators that torch may hold
+_EARLY = MOST * 5 // 8  # at which the thread requests a reading
 _PER_CALL = 15.0  # assumed operators of a call, until some were read
 _BYTES = 500  # that torch allocates per operator: 500.2 with torch 2.13 for `torch.add`
 _FASTEST_NS = 500  # CPU time of an operator that is recorded

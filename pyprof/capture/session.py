@@ -284,6 +284,7 @@ class Session:
             self._emit_nvtx.stop()
         if self.output is not None and not self.operators_given_up:
             self._give_up_operators()
+            self._watcher.stop()  # there is nothing left to read
             self._kineto.stop()
         self._device.stop()
 

@@ -106,11 +106,11 @@ def test_how_many_calls_may_be_recorded_until_the_next_reading() -> None:
     of.begin()
     assert of.limit() == MOST // 15
     of.read(1000, 5000)
-    assert of.limit() == MOST / 5
+    assert of.limit() == MOST // 5
     assert not of.due(1000)
     assert not of.due(1000 + MOST // 5 // 2 - 1)  # the next step has as many, which is just not too many
     of.read(10_000, 0)  # of a reading that found nothing nothing is learnt
-    assert of.limit() == MOST / 5
+    assert of.limit() == MOST // 5
     assert not of.due(10_000)
     assert of.due(10_000 + MOST // 5 // 2 + 1)
     of.read(15_000, 5000)
