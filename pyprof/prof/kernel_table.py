@@ -288,6 +288,7 @@ TENSOR_CORES = [
     P(r"(?<![a-z])g?[shc]gemm|[sh]cudnn|convolve_|fft2d_|gemv|dot_kernel|gemmsn_|gemmk1|magma_", False, _ANY, "cuBLAS and cuDNN on plain lanes; V100, A100 and RTX 2070 recordings in fp32"),
     P(r"(volta|turing)_[dz]gemm|maxwell_|pascal_", False, "Maxwell to Turing", "no FP64 MMA before Ampere, no MMA before Volta: CUDA C++ Programming Guide, compute capabilities"),
     P(r"winograd|(dgrad|wgrad_alg\d)_engine|depthwise|naive_conv|im2col", False, _ANY, "transforms and direct forms: V100 ResNet-50; PyTorch DepthwiseConv2d.cu; MIOpen naive_conv"),
+    P(r"conv2d_c1_k1\w*_specialized", False, "Hopper", "depthwise: sm__ops_path_tensor of H100 counts none, only HFMA2; tests/traces/gpu"),
     P(r"first_layer_(fwd|wgrad)|dgrad_1x1_stride_2x2|conv1x1|conv2d_c1_k1|direct_group", True, "Volta and later", "PyProf prof/tc.py: NVIDIA's list of cuDNN's tensor-core kernels"),
     P(r"^sage_fwd", True, "CDNA3", "AITER's Triton SageAttention: tl.dot of int8 queries and keys, of fp8 weights and values"),
     P(r"paged_attention_v\d_kernel|decodewith(paged)?kvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
