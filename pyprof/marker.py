@@ -6,6 +6,7 @@
 | `{'pyprof': 1, 'mod': .., 'op': .., 'args': [..], 'layer': .., 'trace': [..], 'module': ..}` | a call | PyProf |
 | `{'mod': .., 'op': .., 'args': [..]}` | a call | classic PyProf, DLProf (with `callid`, `input_callids`) |
 | `{'traceMarker': [..]}` | call stack, with `funcStack` in DLProf's time | classic PyProf |
+| `{'traceMarker': [..], 'module': ..}` | where a compiled region was called that calls operators | PyProf |
 | `{'mod': .., 'strRepr': ..}` | the running module object | classic PyProf |
 | `layer:NAME` | the user's name for a part of the model | user |
 | `NAME, seq = N, op_id = M, sizes = [..], input_op_ids = [..]` | an operator, the keys in any order | torch emit_nvtx |
@@ -79,10 +80,12 @@ class CallMarker(NamedTuple):
 
 
 class TraceMarker(NamedTuple):
-    """A call stack, outermost first; `functions` is DLProf's path of classes and functions."""
+    """A call stack, outermost first; `functions` is DLProf's path of classes and functions, `module` the path of
+    PyProf's own capture."""
 
     frames: tuple[str, ...]
     functions: str | None = None
+    module: str | None = None
 
 
 class ModuleMarker(NamedTuple):
@@ -242,8 +245,10 @@ def _shapes(shapes: list[Any]) -> tuple[tuple[int, ...], ...] | None:
 def _decode_fields(fields: dict[Any, Any]) -> Marker | None:
     """Decode a marker, dispatching by key, never by substring: a path may contain any of the words."""
     if "traceMarker" in fields:
-        functions = fields.get("funcStack")
-        return TraceMarker(_texts(fields["traceMarker"]), functions if isinstance(functions, str) else None)
+        functions, module = (
+            text if isinstance(text := fields.get(key), str) else None for key in ("funcStack", "module")
+        )
+        return TraceMarker(_texts(fields["traceMarker"]), functions, module)
     mod = fields.get("mod")
     if not isinstance(mod, str):
         return None
@@ -327,6 +332,11 @@ def encode(call: Call, layer: str = "", trace: Iterable[str] = (), module: str |
     if module:
         fields["module"] = module
     return str(fields)
+
+
+def encode_place(trace: Iterable[str], module: str | None) -> str:
+    """Return the text of a range that is no call, but says where the operators inside it were called from."""
+    return str({"traceMarker": list(trace)} | ({"module": module} if module else {}))
 
 
 def encode_classic(

@@ -142,6 +142,7 @@ def enter(place: Place, label: Label, offset: int | None, recomputes: bool = Fal
         return place._replace(
             frames=marker.frames or place.frames,
             functions=(place.functions if place.calls else None) or marker.functions or place.functions,
+            module=marker.module or place.module,
         )
     if isinstance(marker, ModuleMarker):
         return place._replace(reprs=(*place.reprs, label.text))

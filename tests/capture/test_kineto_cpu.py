@@ -76,7 +76,7 @@ def test_operators_that_the_tree_lacks_are_kept(monkeypatch: pytest.MonkeyPatch)
         ("Torch-Compiled Region: 0/0", "CPU", 0, -1, True), ("triton_poi_fused_0", "CPU", 0, -1, True),
         ("cudaLaunchKernel", "CPU", 7, -1, True), ("cudaLaunchKernel", "CPU", 0, -1, False),
         ("cuLaunchKernelEx", "CPU", 0, -1, False), ("hipMemcpyAsync", "CPU", 0, -1, False),
-        ("Activity Buffer Request", "CPU", 0, -1, False), ("Lazy Function Loading", "CPU", 0, -1, False),
+        ("Activity Buffer Request", "CPU", 0, -1, False), ("Lazy Function Loading", "CPU", 0, -1, False), ("INVALID", "CPU", 0, -1, False),
         ("[memory]", "CPU", 0, -1, False), ("void at::native::reduce_kernel<512>", "CUDA", 0, -1, False),
         ("my range", "CUDA", 0, -1, False), ("cudnn_convolution", "CPU", 0, -1, True),
     ],

@@ -336,6 +336,37 @@ def test_a_compiler_that_is_imported_in_the_window_is_followed(forks: Forks, tmp
     assert [row["op"][0] for row in found if row["kShortName"] == "aten::mm"].count("compile") >= 1
 
 
+def test_operators_of_a_compiled_region_have_the_place_of_its_call(tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x).tanh())  # type: ignore[no-any-return]
+
+    model = torch.compile(Net(), backend="aot_eager")
+    x = torch.ones(3, 4)
+    model(x).sum().backward()
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        y = model(x)
+        y.sum().backward()
+    rows = table(tmp_path / "net.sqlite")
+    inside = [row for row in rows if (row["module"] or "").startswith("OptimizedModule")]
+    source, first = inspect.getsourcelines(test_operators_of_a_compiled_region_have_the_place_of_its_call)
+    forward, call = (
+        str(first + next(n for n, line in enumerate(source) if text in line))
+        for text in ("def forward", "y = model")
+    )
+    for direction, products in (("fprop", ["addmm", "addmm"]), ("bprop", ["mm", "mm", "mm"])):
+        own = [row for row in inside if row["dir"] == direction]
+        lines = {row["trace"][-1].rpartition(":")[2] for row in own}
+        assert call in lines <= {call, forward}  # the compiled code stands for the whole of `forward`
+        assert [
+            row["op"][0].removeprefix("aten::") for row in own if row["kLongName"].endswith("mm")
+        ] == products
+
+
 def test_inductor_records_its_kernels_in_a_window(tmp_path: Path) -> None:
     import torch._dynamo.callback
     from torch._inductor.runtime import triton_heuristics as inductor

@@ -21,7 +21,7 @@ _SHAPES = "shapes of operators' tensors"
 # Calls of the runtime and the driver, and Kineto's events about its own work: ActivityType.h, CuptiActivity.cpp.
 _NOT_OPERATORS = re.compile(
     r"(cuda|cu|hip|roc|cupti)[A-Z]\w*$|\[memory\]|Activity Buffer Request|Buffer Flush|Instrumentation|Resource|"
-    r"Command Buffer Full|Lazy Function Loading|Runtime Triggered Module Loading|Unrecognized"
+    r"Command Buffer Full|Lazy Function Loading|Runtime Triggered Module Loading|Unrecognized|INVALID"
 )
 
 

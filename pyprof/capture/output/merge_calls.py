@@ -22,7 +22,7 @@ from pyprof.capture.instrument.optimizers import NAMES as OPTIMIZER_RANGES
 from pyprof.capture.instrument.recorder import CallRecord, RangeRecord, Recorder, ThreadState
 from pyprof.capture.instrument.targets import OPERATOR_NAMES
 from pyprof.capture.instrument.user_ranges import LAYER
-from pyprof.marker import WHOLE_BACKWARD, CallMarker, decode, encode
+from pyprof.marker import WHOLE_BACKWARD, CallMarker, decode, encode, encode_place, is_compiled
 from pyprof.model import Call
 
 BACKWARD = ("torch.autograd", "backward")  # recorded where operators are not
@@ -55,16 +55,18 @@ def resolve(
     by_thread = operators.in_order().by_thread()
     texts = _Texts(recorder)
     calls: list[CallRow] = []
+    places: list[RangeRow] = []
     for state in threads:
         recorded = list(state.call_records())
         calls.extend(texts.recorded(record, state.tid) for record in recorded)
-        unseen = _unseen(by_thread.pop(state.tid, ()), recorded)
+        unseen, regions = _unseen(by_thread.pop(state.tid, ()), recorded)
         modules = Innermost((record.start, record.end, record.context) for record in state.module_records())
         calls.extend(texts.operator(operator, modules, state.ranges) for operator in unseen)
+        places.extend(texts.place(region, modules) for region in regions)
     nowhere = Innermost(())
     for remaining in by_thread.values():  # threads that never ran a wrapper
-        calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(remaining, []))
-    return sorted(calls), sorted(_range_rows(threads, ranges), key=lambda row: row.start)
+        calls.extend(texts.operator(operator, nowhere, ()) for operator in _unseen(remaining, [])[0])
+    return sorted(calls), sorted([*places, *_range_rows(threads, ranges)], key=lambda row: row.start)
 
 
 def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iterable[RangeRow]:
@@ -78,17 +80,19 @@ def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iter
             yield RangeRow(user.start, user.end, user.tid, 59, user.name)
 
 
-def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> list[Operator]:
-    """Return the outermost forward operators of one thread that are neither inside a call nor around one (as compiled
-    code is)."""
+def _unseen(
+    operators: Iterable[Operator], calls: list[CallRecord]
+) -> tuple[list[Operator], list[Operator]]:
+    """Return the outermost forward operators of one thread that are neither inside a call nor around one, and the
+    outermost compiled regions: the operators in those are calls of their own."""
     starts: list[int] = []
     ends: list[int] = []
     for call in sorted(calls, key=lambda call: call.start):
         if not ends or call.end > ends[-1]:  # a call inside another one (a hook) is already covered
             starts.append(call.start)
             ends.append(call.end)
-    out = []
-    covered_to = -1
+    out, regions = [], []
+    covered_to = region_to = -1
     for operator in operators:
         if operator.start < covered_to:
             continue
@@ -97,10 +101,14 @@ def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> list[Oper
             continue
         if mod_is_autograd(operator.call):
             covered_to = operator.end
+        elif is_compiled(operator.call.op):
+            if operator.start >= region_to:
+                region_to = operator.end
+                regions.append(operator)
         elif operator.call.op not in _NO_OPERATORS and bisect_left(starts, operator.end) == index + 1:
             covered_to = operator.end
             out.append(operator)
-    return out
+    return out, regions
 
 
 class Innermost:
@@ -162,6 +170,12 @@ class _Texts:
                 stacks.contexts[context].path or None,
             )  # fmt: skip
         return CallRow(operator.start, operator.end, operator.tid, text)
+
+    def place(self, region: Operator, modules: Innermost) -> RangeRow:
+        """Return the range that gives what runs inside a compiled region, and its backward, their line and module."""
+        context, stacks = modules.at(region.start), self._recorder.stacks
+        text = encode_place(stacks.context_trace(context), stacks.contexts[context].path or None)
+        return RangeRow(region.start, region.end, region.tid, 59, text)
 
 
 def _operator_name(op: str) -> tuple[str, str]:
