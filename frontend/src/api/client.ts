@@ -98,25 +98,21 @@ export function shared(path: string): Query {
 
 const json = <T>(response: Response): Promise<T> => response.json() as Promise<T>;
 
-async function answer<T>(request: Promise<Response>, body: (response: Response) => Promise<T> = json): Promise<T> {
-  waiting.more();
-  try {
-    return await read<T>(request, body);
-  } finally {
-    waiting.less();
-  }
+/** The answer to a question, `how`: its options. */
+function answer<T>(where: string, how: RequestInit, body: (response: Response) => Promise<T> = json): Promise<T> {
+  return waiting.during(where, read<T>(fetch(where, { ...how, credentials: "same-origin" }), body));
 }
 
 async function read<T>(request: Promise<Response>, content: (response: Response) => Promise<T>): Promise<T> {
   let response: Response;
   try {
     response = await request;
+    if (response.ok) return await content(response);
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    connection.lost();
+    if (!(error instanceof TypeError)) throw error; // cancelled, or no JSON
+    connection.lost(); // before the answer or in the middle of it
     throw new Problem("offline", "No answer", "The server is not responding. The page reconnects by itself once it runs again.", 0);
   }
-  if (response.ok) return await content(response);
   const body = await response.json().catch(() => ({}));
   throw new Problem(
     body.type ?? "internal",
@@ -129,12 +125,12 @@ async function read<T>(request: Promise<Response>, content: (response: Response)
 }
 
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-  return answer<T>(fetch(address(path, query), { signal: signal ?? null, credentials: "same-origin" }));
+  return answer<T>(address(path, query), { signal: signal ?? null });
 }
 
 /** An answer that is no JSON. */
 export function bytes(path: string, query: Query = {}, signal?: AbortSignal): Promise<ArrayBuffer> {
-  return answer(fetch(address(path, query), { signal: signal ?? null, credentials: "same-origin" }), (response) => response.arrayBuffer());
+  return answer(address(path, query), { signal: signal ?? null }, (response) => response.arrayBuffer());
 }
 
 /** A question of the chosen run, aggregation and worker, for `resource`. */
@@ -145,7 +141,5 @@ export function ask<T>(path: string, query: Query = {}): (signal: AbortSignal) =
 
 export function send<T>(method: "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = { "X-PyProf": "1", "Content-Type": "application/json" };
-  return answer<T>(
-    fetch(address(path), { method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: "same-origin" }),
-  );
+  return answer<T>(address(path), { method, headers, body: body === undefined ? null : JSON.stringify(body) });
 }

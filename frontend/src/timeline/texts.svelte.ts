@@ -1,5 +1,5 @@
 // Names of records: only those that are shown are asked for, because texts can be long and many.
-import { get } from "../api/client";
+import { get, Problem } from "../api/client";
 import { place } from "../lib/router.svelte";
 
 export type TableName = "string" | "kernel_name" | "label";
@@ -42,7 +42,8 @@ export class Texts {
           this.wanted[table].delete(number);
         }
       this.arrived();
-    } catch {
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
       // Names stay away while the server does; the banner says so.
     } finally {
       this.asking = false;

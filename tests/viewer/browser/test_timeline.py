@@ -397,3 +397,31 @@ def test_the_curve_of_a_device_is_what_its_gaps_leave(page: Page, client: Asking
         assert shown == ("100.0 % busy" if busy else "0.0 % busy"), time
         checked.add(shown)
     assert len(checked) == 2
+
+
+def test_names_come_when_frames_are_late(page: Page, client: Asking, prof: session.Profile):
+    """What is selected is spelled out before a frame has asked for its name: the frame asks, and nothing stays open."""
+    id_, begin, end = events(prof, 8)[1]
+    tiles: list[Any] = []
+    page.tab.route("**/api/timeline/tiles*", lambda route: tiles.append(route))
+    page.tab.add_init_script(
+        """const late = [], now = window.requestAnimationFrame.bind(window);
+        window.requestAnimationFrame = (draw) => (window.held ? late.push(draw) : now(draw));
+        window.release = () => { window.held = false; late.forEach(now); };"""
+    )
+    page.tab.goto(f"{page.url}/?test=1#/timeline?from={begin - 300}&to={end + 300}&d=launch:{id_}")
+    page.find("aside h2").wait_for()
+    while not tiles:
+        page.tab.wait_for_timeout(20)
+    page.tab.evaluate("window.held = true")
+    for route in tiles:
+        route.continue_()
+    page.tab.unroute("**/api/timeline/tiles*")
+    strip = page.find("[data-strip]:has-text('starts at')")
+    strip.wait_for()
+    page.tab.evaluate("document.querySelector('[aria-label=\"Dark colours\"]').click()")  # all is drawn again
+    page.settled()
+    page.tab.evaluate("window.release()")
+    drawn(page)
+    title = page.find("aside h2").inner_text()
+    assert title in strip.inner_text()
