@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { axisTicks } from "../src/timeline/axis";
 import { onto } from "../src/timeline/colors";
 import { layout, trackAt, type Choice } from "../src/timeline/lanes";
 import { Row } from "../src/timeline/raster";
-import { levelFor, numbers, type Track } from "../src/timeline/store";
+import { levelFor, numbers, Store, type Track } from "../src/timeline/store";
 import { before, decode, type Tile } from "../src/timeline/tiles";
 import { around, clamped, everything, panned, zoomed } from "../src/timeline/view";
 
@@ -166,6 +166,23 @@ const TIMELINE = {
     track(3, { kind: "module" }),
   ],
 };
+
+test("a request that failed is made again after a while, not at each frame", async () => {
+  vi.useFakeTimers();
+  let asked = 0;
+  const one = track(1, { start: 0, end: 100 });
+  const store: Store = new Store(
+    () => (asked++, Promise.reject(new Error("no answer"))),
+    () => draw(),
+  );
+  const draw = (): void => store.need([[one, 0]], { from: 0, to: 100 });
+  draw();
+  await vi.advanceTimersByTimeAsync(1900);
+  expect([asked, store.underway, store.failed]).toEqual([1, 0, new Error("no answer")]);
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(asked).toBe(2);
+  vi.useRealTimers();
+});
 
 test("tracks stand by worker, devices before the host, modules first", () => {
   const all = layout(TIMELINE, NOTHING);

@@ -8,6 +8,7 @@ export type Track = Timeline["tracks"][number];
 const ROOM = 96 << 20; // bytes of tiles
 const PARTS = 1000; // tiles of a request
 const AT_ONCE = 2; // requests
+const AGAIN = 2000; // ms from a failure to the next request
 
 /** The tiles of a level that a window touches. */
 export function numbers(shift: number, window: Window): [number, number] {
@@ -26,6 +27,7 @@ export class Store {
   private readonly tiles = new Map<string, Tile | null>(); // null: the track has no records there
   private readonly asked = new Set<string>();
   private bytes = 0;
+  private resting = false; // a request has failed: each frame would ask again
   underway = 0;
   failed: unknown;
 
@@ -66,7 +68,7 @@ export class Store {
 
   /** Ask for what is missing of tracks at levels (places in their lists), and for one tile more on each side. */
   need(wanted: readonly (readonly [Track, number])[], window: Window): void {
-    if (this.underway >= AT_ONCE) return;
+    if (this.resting || this.underway >= AT_ONCE) return;
     const parts = new Map<string, number[]>();
     let count = 0;
     const add = (track: Track, level: number, number: number): void => {
@@ -109,6 +111,12 @@ export class Store {
       this.failed = undefined;
     } catch (error) {
       this.failed = error;
+      if (!this.resting)
+        setTimeout(() => {
+          this.resting = false;
+          this.arrived();
+        }, AGAIN);
+      this.resting = true;
     } finally {
       for (const [part, tracks] of parts) {
         const [level, number] = part.split(/:(.*)-(?=-?\d+$)/) as [string, string];
