@@ -2,6 +2,7 @@
 // that are not as by default, .c cursor, .sel the selected row.
 import type { Query } from "../api/client";
 import { place } from "../lib/router.svelte";
+import { waiting } from "../lib/waiting.svelte";
 
 export const SIZES = [10, 25, 50, 100] as const;
 
@@ -72,8 +73,17 @@ export function pages(now: number, last: number): number[] {
  * everything, which `slow` says. */
 export function pause<T>(act: (value: T) => void, slow: () => boolean = () => false): (value: T) => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let end: (() => void) | undefined;
   return (value) => {
     clearTimeout(timer);
-    timer = setTimeout(() => act(value), slow() ? 250 : 25);
+    end ??= waiting.begin("the end of the typing");
+    timer = setTimeout(
+      () => {
+        end?.();
+        end = undefined;
+        act(value);
+      },
+      slow() ? 250 : 25,
+    );
   };
 }
