@@ -37,6 +37,20 @@ EXACT = """cell => {
     return tip.match(/^(-?[\\d,.]+) (ns|B)(\\n|$)/)?.[1] ?? cell.innerText.trim();
 }"""
 
+# Events that have happened are handled before a timer that is set after them.
+SETTLED = """async (most) => {
+    const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+    const begin = performance.now();
+    await pause(60);
+    for (;;) {
+        const app = document.querySelector(".app");
+        if (CONDITION) return "";
+        if (performance.now() - begin > most)
+            return `${location.href}, asked at (ms): ${app?.dataset.questions || "nothing"}; now ${performance.now()}`;
+        await pause(10);
+    }
+}"""
+
 
 class Page:
     """A tab on a server. `go` waits until everything that the page asked for is there."""
@@ -44,14 +58,18 @@ class Page:
     def __init__(self, tab: Any, url: str):
         self.tab, self.url = tab, url
         self.wrong: list[str] = []
+        self.open: dict[Any, tuple[str, float]] = {}  # requests without an answer, and since when
         tab.on(
             "console",
             lambda m: self.wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None,
         )
         tab.on("pageerror", lambda error: self.wrong.append(f"script: {error}"))
         tab.on("request", self._request)
+        tab.on("requestfinished", lambda request: self.open.pop(request, None))
+        tab.on("requestfailed", lambda request: self.open.pop(request, None))
 
     def _request(self, request: Any) -> None:
+        self.open[request] = request.url, time.monotonic()
         if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
             self.wrong.append(f"foreign request: {request.url}")
 
@@ -61,9 +79,23 @@ class Page:
         self.settled()
 
     def settled(self) -> None:
-        self.tab.wait_for_selector("main h1, main [data-trouble]")
-        self.tab.wait_for_timeout(60)
-        self.tab.wait_for_selector('.app[data-waiting="0"]')
+        self.wait('document.querySelector("main h1, main [data-trouble]") && app?.dataset.waiting === "0"')
+
+    def wait(self, condition: str) -> None:
+        """Wait until a condition holds, by the page's own clock: on a busy machine it goes as slowly as all that the
+        page has yet to do. If it never does, say what the page waits for."""
+        while True:
+            try:
+                wrong = self.tab.evaluate(SETTLED.replace("CONDITION", condition), 60_000)
+            except Exception as error:  # a link or a reload has put another page there
+                if "context was destroyed" not in str(error):
+                    raise
+            else:
+                break
+        open_ = [f"{time.monotonic() - since:.1f} s {url}" for url, since in self.open.values()]
+        assert not wrong, (
+            f"{condition} is not so at {wrong}\n\nwithout an answer: {open_}\n\nwrong: {self.wrong}"
+        )
 
     def find(self, selector: str) -> Any:
         return self.tab.locator(selector)

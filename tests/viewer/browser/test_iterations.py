@@ -120,6 +120,7 @@ def test_zoom_pan_and_tips(page: Page):
     page.tab.mouse.down()
     page.tab.mouse.move(chart["x"] + chart["width"] / 2 + 80, chart["y"] + 100, steps=4)
     page.tab.mouse.up()
+    page.settled()
     assert page.parameters() != first
     page.find("button:has-text('Reset Zoom')").click()
     page.find("[data-zoom]:has-text('1.0x')").wait_for()
@@ -138,7 +139,7 @@ def test_borders_follow_the_fields(page: Page):
     left = page.find("[data-border=start]")
     before = left.bounding_box()["x"]
     page.find("[data-field=start]").fill("2")
-    page.tab.wait_for_timeout(50)
+    page.settled()
     assert left.bounding_box()["x"] > before
     assert left.get_attribute("aria-valuenow") == "2"
     assert not button.is_disabled()
@@ -146,7 +147,7 @@ def test_borders_follow_the_fields(page: Page):
     assert left.get_attribute("aria-valuenow") == "3"
     page.find("[data-field=start]").hover()
     page.tab.mouse.wheel(0, -100)
-    page.tab.wait_for_timeout(50)
+    page.wait("document.querySelector('[data-field=start]').value !== '3'")  # a wheel's event comes later
     assert page.find("[data-field=start]").input_value() == "4"
     page.find("[data-field=stop]").fill("1")
     assert page.find(".wrong").inner_text() == "Start (4) comes after stop (1)."
@@ -313,7 +314,6 @@ def test_kernels_by_iteration(page: Page, prof: session.Profile):
     assert page.column("launched", "uses_tc")[:2] == ["✓", "✗"]
     assert page.column("launched", "grid")[0] == "40, 1, 1"
     page.find("[data-table=launched] [aria-label='Filter Uses TC']").fill("1")
-    page.tab.wait_for_timeout(260)
     page.settled()
     assert page.column("launched", "dur") == ["70"]
 

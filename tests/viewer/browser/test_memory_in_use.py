@@ -48,7 +48,7 @@ def test_what_is_in_use_at_a_moment(opened: Open, traces: Asking):
     svg.scroll_into_view_if_needed()
     box = svg.bounding_box()
     svg.hover(position={"x": box["width"] - 5, "y": 60})
-    assert "1.00 KiB allocated" in page.find("[data-cursor]").inner_text()
+    page.find("[data-cursor]:has-text(': 1.00 KiB allocated')").wait_for()
     svg.click(position={"x": box["width"] - 5, "y": 60})
     page.settled()
     assert sizes(page) == {REST: 1024}

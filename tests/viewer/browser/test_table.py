@@ -21,7 +21,6 @@ def grouped(value: int) -> str:
 
 def fill(page: Page, selector: str, text: str) -> None:
     page.find(selector).fill(text)
-    page.tab.wait_for_timeout(100)  # the page waits for the next key
     page.settled()
 
 

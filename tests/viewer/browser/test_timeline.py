@@ -21,14 +21,7 @@ def start(page: Page, **parameters: str) -> Page:
 
 def drawn(page: Page) -> None:
     """Wait until nothing is under way and the last picture is complete."""
-    page.settled()
-    page.tab.wait_for_timeout(200)  # a view that rests for 120 ms is drawn once more
-    for _ in range(100):
-        if page.tab.evaluate("window.timeline?.picture && !window.timeline.underway"):
-            break
-        page.tab.wait_for_timeout(50)
-    page.settled()
-    page.tab.wait_for_timeout(50)
+    page.wait('app?.dataset.waiting === "0" && window.timeline?.picture && !window.timeline.underway')
 
 
 def window(page: Page) -> tuple[int, int]:
@@ -119,6 +112,7 @@ def test_keys_and_gestures_move_the_window(page: Page):
     page.tab.keyboard.down("Control")
     page.tab.mouse.wheel(0, -120)
     page.tab.keyboard.up("Control")
+    page.wait("window.timeline.picture.window.from !== 100")  # a wheel's event comes later
     drawn(page)
     low, high = window(page)
     assert high - low < 800
@@ -231,8 +225,6 @@ def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
     page.tab.mouse.move(box["x"] + 400, y, steps=5)
     page.tab.mouse.up()
     drawn(page)
-    page.tab.wait_for_timeout(300)
-    page.settled()
     area = page.parameters().partition("area=")[2].partition("&")[0]
     first, last = (int(text) for text in area.split("_"))
     assert abs((last - first) / (high - low) - 300 / box["width"]) < 0.01
@@ -269,7 +261,6 @@ def test_the_keyboard_alone(page: Page, client: Asking, prof: session.Profile):
             page.tab.keyboard.press("ArrowRight")
             drawn(page)
         assert f"d=launch%3A{id_}" in page.parameters()
-        page.tab.wait_for_timeout(250)
         said = page.find("[role=status]").last.inner_text()
         assert "GPU 0 stream 8" in said
         assert f"starts at {begin:,} ns" in said or "starts at" in said
@@ -307,7 +298,7 @@ def test_a_row_of_a_table_leads_to_its_event(page: Page, prof: session.Profile):
     )[0]
     page.go("kernels", tab="launches", d=f"launch:{longest[0]}")
     page.find("[data-on-timeline]").click()
-    drawn(page)
+    page.settled()
     low, high = window_of(page)
     assert low < longest[1] < longest[1] + longest[2] < high
     assert page.find(f"aside[data-drawer='launch:{longest[0]}']").count() == 1
@@ -317,7 +308,7 @@ def test_an_iteration_is_added_up(page: Page, prof: session.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from iteration where number = 2")[0]
     page.go("iterations", d="iteration:2")
     page.find("[data-on-timeline]").click()
-    drawn(page)
+    page.settled()
     assert window_of(page) == (low, high)
     page.find(f"[data-selection='{low}-{high}']").wait_for()
 
@@ -349,9 +340,8 @@ def test_a_recording_without_a_gpu(opened: Open, on_cpu: Asking):
 def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
     """No frame is blank while tiles are on their way."""
     start(page)
-    page.tab.route(
-        "**/api/timeline/tiles*", lambda route: (page.tab.wait_for_timeout(800), route.continue_())
-    )
+    asked: list[Any] = []
+    page.tab.route("**/api/timeline/tiles*", lambda route: asked.append(route))
     page.find("[data-surface]").focus()
     for _ in range(6):
         page.tab.keyboard.press("w")
@@ -366,6 +356,8 @@ def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
     )
     assert colored > 4
     page.tab.unroute("**/api/timeline/tiles*")
+    for route in asked:
+        route.continue_()
     drawn(page)
 
 
@@ -409,11 +401,11 @@ def test_names_come_when_frames_are_late(page: Page, client: Asking, prof: sessi
         window.requestAnimationFrame = (draw) => (window.held ? late.push(draw) : now(draw));
         window.release = () => { window.held = false; late.forEach(now); };"""
     )
-    page.tab.goto(f"{page.url}/?test=1#/timeline?from={begin - 300}&to={end + 300}&d=launch:{id_}")
-    page.find("aside h2").wait_for()
-    while not tiles:
-        page.tab.wait_for_timeout(20)
+    with page.tab.expect_request("**/api/timeline/tiles*"):
+        page.tab.goto(f"{page.url}/?test=1#/timeline?from={begin - 300}&to={end + 300}&d=launch:{id_}")
     page.tab.evaluate("window.held = true")
+    page.find("aside h2").wait_for()
+    assert tiles
     for route in tiles:
         route.continue_()
     page.tab.unroute("**/api/timeline/tiles*")
