@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -310,6 +311,18 @@ def test_an_iteration_is_added_up(page: Page, prof: session.Profile):
     page.find("[data-on-timeline]").click()
     page.settled()
     assert window_of(page) == (low, high)
+    page.find(f"[data-selection='{low}-{high}']").wait_for()
+
+
+def test_an_area_is_added_up_however_late_the_tracks_are(page: Page, prof: session.Profile):
+    low, high = prof.database.rows("select start_ns, end_ns from iteration where number = 2")[0]
+    late: list[Any] = []
+    page.tab.route(re.compile("/api/timeline$"), lambda route: late.append(route))
+    with page.tab.expect_request(re.compile("/api/timeline$")):
+        page.tab.goto(f"{page.url}/?test=1#/timeline?area={low}_{high}")
+    page.wait("window.timeline && !window.timeline.underway")
+    for route in late:
+        route.continue_()
     page.find(f"[data-selection='{low}-{high}']").wait_for()
 
 
