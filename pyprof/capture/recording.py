@@ -17,7 +17,7 @@ from pyprof.capture.core import torch_internals
 from pyprof.capture.core.operators import Operators
 from pyprof.capture.environment import clock, facts, overhead
 from pyprof.capture.extras import Extras
-from pyprof.capture.instrument import parameters, user_ranges
+from pyprof.capture.instrument import parameters, triton, user_ranges
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.output import sources
 from pyprof.capture.output.capture_file import PauseRow, Recording, StepRow
@@ -113,6 +113,7 @@ class SessionData:
             if state.calls or state.ranges or state.modules:
                 self._threads[state.tid] = state.name
         parameters.name(operators, recorder.threads)
+        triton.describe(operators, recorder)
         calls, ranges = resolve(recorder, recorder.threads, operators, scopes)
         self.calls += calls
         self.ranges += ranges

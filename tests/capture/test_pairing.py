@@ -381,6 +381,39 @@ def test_inductor_records_its_kernels_in_a_window(tmp_path: Path) -> None:
         assert inductor.autograd_profiler is profiler  # type: ignore[attr-defined]
 
 
+def test_kernels_of_inductor_have_their_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import torch._dynamo.callback
+    from torch._C._profiler import _RecordFunctionFast
+    from torch._inductor.runtime import triton_heuristics as inductor
+
+    streams: list[int] = []
+
+    def run(self: Any, *args: Any, stream: int) -> None:
+        streams.append(stream)
+        if inductor.autograd_profiler._is_profiler_enabled:  # type: ignore[attr-defined]
+            with _RecordFunctionFast(self.inductor_meta["kernel_name"], args, {"stream": stream}):
+                pass
+
+    monkeypatch.setattr(inductor.CachingAutotuner, "run", run)
+    kernel: Any = object.__new__(inductor.CachingAutotuner)
+    kernel.inductor_meta = {"kernel_name": "triton_poi_fused_add_7"}
+    path = tmp_path / "net.sqlite"
+    a, b, out = (torch.ones(n, 4, dtype=torch.bfloat16) for n in (3, 3, 3))
+    with pyprof.profile(str(path)):
+        for stream in (5, 5, 6):
+            kernel.run(a, b, out, 12, stream=stream)
+    assert streams == [5, 5, 6]
+    assert inductor.CachingAutotuner.run is run
+    (own,) = {row["marker"][-1] for row in table(path) if row["kLongName"] == "triton_poi_fused_add_7"}
+    args = ast.literal_eval(own)["args"]
+    assert [arg.get("shape", arg.get("value")) for arg in args] == [(3, 4), (3, 4), (3, 4), 12]
+    kernels = pyprof.load(path).kernels
+    kernels = kernels[kernels["name"] == "triton_poi_fused_add_7"]
+    assert kernels["flops"].tolist() == [12] * 3  # one addition per element
+    assert kernels["bytes"].tolist() == [3 * 12 * 2] * 3
+    assert kernels["source"].str.contains("test_pairing.py").all()
+
+
 def test_a_window_that_closes_while_torch_compiles_leaves_nothing(tmp_path: Path) -> None:
     torch._dynamo.reset()
     pyprof.start(str(tmp_path / "net.sqlite"))

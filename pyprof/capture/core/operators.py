@@ -11,7 +11,7 @@ import numpy as np
 from pyprof.model import Call, Ints
 
 COLUMNS = 8  # start, end, thread, call, scope, sequence number, forward thread, override; -1: none
-_START, _END, _THREAD, _CALL, _NAMED = 0, 1, 2, 3, 7
+_START, _END, THREAD, _CALL, _NAMED = 0, 1, 2, 3, 7
 _CHUNK = 8192
 
 
@@ -93,7 +93,7 @@ class Operators:
 
     def by_thread(self) -> dict[int, Operators]:
         """Return the operators of each thread, by its id."""
-        threads = self.rows[:, _THREAD]
+        threads = self.rows[:, THREAD]
         return {tid: self.take(np.flatnonzero(threads == tid)) for tid in np.unique(threads).tolist()}
 
     def extend(self, other: Operators) -> None:

@@ -5,7 +5,7 @@ While it compiles, torch runs the program's operators on tensors without data, f
 records them like any others. Without this call they would look like the program's own work. Torch reports start and
 end (torch._dynamo.callback); that module is never imported for it.
 
-Inductor records its Triton kernels as operators, with their inputs, only while `torch.autograd.profiler` says that a
+Inductor records its Triton kernels as operators only while `torch.autograd.profiler` says that a
 profiler runs. That is told to it alone: Dynamo would record the parts of its compilations as well, and a window that
 closes in one would leave them open.
 """
@@ -26,6 +26,7 @@ import torch
 
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack
+from pyprof.capture.instrument import triton
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import local, recorder
 
@@ -54,6 +55,7 @@ def install() -> None:
 
 def _announce_kernels() -> None:
     """Have Inductor record its kernels, if it is imported."""
+    triton.follow_inductor()
     module = sys.modules.get(_INDUCTOR)
     if module is not None and getattr(module, _PROFILER, None) is torch.autograd.profiler:
         _registry.replace(module, _PROFILER, _RUNNING)

@@ -38,6 +38,7 @@ from pyprof.capture.instrument.call_log import noting
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.instrument.wrappers import Function, emitting, hide_from_warnings, leave_places, recording
 from pyprof.errors import UsageError
+from pyprof.marker import is_compiled
 
 log = logging.getLogger(__name__)
 _tracing = is_tracing
@@ -154,6 +155,8 @@ def _apply(original: Function, make: Callable[[Function, int], Function]) -> Fun
             return original(cls, *args, **kwargs)
         if cls is checkpoints.REENTRANT and args:
             return original(cls, checkpoints.resumed(args[0]), *args[1:], **kwargs)
+        if is_compiled(cls.__name__):  # the operators in it are calls, as in code compiled before the window
+            return original(cls, *args, **kwargs)
         call = numbers.get(cls)
         if call is None:
             number = recorder.function("torch.autograd", f"{cls.__name__}.apply")

@@ -80,9 +80,7 @@ def _range_rows(threads: Iterable[ThreadState], ranges: list[UserRange]) -> Iter
             yield RangeRow(user.start, user.end, user.tid, 59, user.name)
 
 
-def _unseen(
-    operators: Iterable[Operator], calls: list[CallRecord]
-) -> tuple[list[Operator], list[Operator]]:
+def _unseen(operators: Iterable[Operator], calls: list[CallRecord]) -> tuple[list[Operator], list[Operator]]:
     """Return the outermost forward operators of one thread that are neither inside a call nor around one, and the
     outermost compiled regions: the operators in those are calls of their own."""
     starts: list[int] = []
