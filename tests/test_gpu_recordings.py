@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of an H100: what PyProf says of them, against torch's own trace, hardware counters and the definition."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sqlite3
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyprof
+from pyprof import session
+from pyprof.capture.collectors.cupti import records
+from pyprof.capture.collectors.cupti.decode import Buffer, Names, decode
+from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SYNC
+from pyprof.prof import kernels as kernel_names
+from tests.build import scratch
+
+FOLDER = Path(__file__).parent / "traces/gpu"
+BOTH = sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.pt.trace.json.gz"))
+PROGRAMS = [name for name in BOTH if (FOLDER / f"{name}.sqlite.gz").exists()]
+CAPTURES = sorted(path.name.removesuffix(".sqlite.gz") for path in FOLDER.glob("*.sqlite.gz"))
+EXTERNAL = 39  # CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, of Kineto, 24 bytes: cupti_activity.h
+L2 = 52_428_800  # bytes, of the H100
+
+
+@cache
+def unpacked(name: str) -> Path:
+    path = Path(scratch()) / name
+    path.write_bytes(gzip.decompress((FOLDER / f"{name}.gz").read_bytes()))
+    return path
+
+
+@cache
+def captured(name: str) -> session.Profile:
+    return session.load(unpacked(f"{name}.sqlite"))
+
+
+@cache
+def traced(name: str) -> session.Profile:
+    return session.load(unpacked(f"{name}.pt.trace.json"))
+
+
+def kernels(profile: session.Profile) -> pd.DataFrame:
+    frame = profile.kernels
+    return frame[frame["kind"] == "kernel"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_capture_has_the_kernels_of_torchs_trace(name: str):
+    ours, theirs = kernels(captured(name)), kernels(traced(name))
+    assert Counter(ours["full_name"]) == Counter(theirs["full_name"])
+    raw = json.loads(unpacked(f"{name}.pt.trace.json").read_bytes())["traceEvents"]
+    assert len(theirs) == sum(event.get("cat") == "kernel" for event in raw)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PROGRAMS if name != "loader_workers"]
+)  # its loader's threads
+def test_a_capture_has_the_operators_of_torchs_trace(name: str):
+    raw = json.loads(unpacked(f"{name}.pt.trace.json").read_bytes())["traceEvents"]
+    theirs = Counter(event["name"] for event in raw if event.get("cat") == "cpu_op")
+    database = sqlite3.connect(unpacked(f"{name}.sqlite"))
+    query = "select value, count(*) from PYPROF_OP o join StringIds s on s.id = o.nameId group by 1"
+    ours = Counter(dict(database.execute(query).fetchall()))
+    database.close()
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_every_kernel_of_a_capture_is_linked(name: str):
+    frame = captured(name).kernels
+    assert frame["launch_ns"].notna().all()
+    assert (frame["start_ns"] >= frame["launch_ns"]).all()  # the clocks of host and device agree
+    if "graph_replay" not in name:
+        assert frame["op"].notna().all()
+        forward = frame[(frame["op"] != "accumulate_grad") & (frame["direction"] == "fprop")]
+        assert forward["source"].notna().all()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_backward_has_its_forwards_line_and_name(name: str):
+    for profile in (captured(name), traced(name)):
+        frame = kernels(profile)
+        backward = frame[(frame["direction"] == "bprop") & (frame["op"] != "accumulate_grad")]
+        assert backward["source"].notna().all()
+        products = [kernel_names.kind(text) in kernel_names.PRODUCTS for text in backward["full_name"]]
+        assert not set(backward["op"][products]) & {"view", "to_copy", "to", "t", "transpose", "unsafe_view"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_ledger_closes(name: str):
+    for profile in (captured(name), traced(name)):
+        frame, table = kernels(profile), profile.report("coverage")
+        for line, rows in table.groupby("line"):
+            assert rows["time"].sum() == frame["duration_ns"].sum(), line
+
+
+def test_products_have_the_flops_of_the_definition():
+    frame = kernels(captured("products"))
+    n, batch = 2048, 16
+    expected = {
+        "mm": 2 * 5 * [2 * n**3], "int_mm": 2 * [2 * n**3], "scaled_mm": 2 * [2 * n**3], "mv": 2 * [2 * n**2],
+        "bmm": 2 * [2 * batch * 256**3], "einsum": 2 * [2 * batch * 256**3],
+    }  # fmt: skip
+    for op, flops in expected.items():
+        own = frame[frame["op"] == op].groupby(["op_id", "step"])["flops"].sum()
+        assert sorted(own) == flops, op
+    # In the order of the program: float32, TF32, float16, bfloat16, float64, which an H100 has on tensor cores as well.
+    used = frame[frame["op"] == "mm"].sort_values("start_ns")["tc"].astype(str)
+    assert used.tolist() == 2 * ["0", "1", "1", "1", "1"]
+    assert set(frame[frame["op"].isin(["int_mm", "scaled_mm", "bmm"])]["tc"].astype(str)) == {"1"}
+
+
+@cache
+def counted() -> tuple[pd.DataFrame, list[dict[str, Any]]]:
+    """What PyProf says of each launch, and what the hardware counted, in the order of launches."""
+    frame = kernels(captured("counters")).sort_values("start_ns").reset_index(drop=True)
+    rows = list(csv.DictReader(unpacked("counters.csv").read_text().splitlines()))
+    return frame, [
+        {key: value if key in ("range", "kernel") else float(value) for key, value in row.items()}
+        for row in rows
+    ]
+
+
+def test_tensor_cores_are_used_where_the_hardware_counts_operations():
+    frame, rows = counted()
+    assert len(frame) == len(rows)
+    for (_, kernel), row in zip(frame.iterrows(), rows):
+        used = kernel_names.tensor_core(kernel["full_name"])
+        assert used in (None, row["tensor_ops"] > 0), row["kernel"]
+        assert str(kernel["tc"]) in ("<NA>", str(int(row["tensor_ops"] > 0))), row["kernel"]
+
+
+def test_flops_of_products_are_those_that_the_hardware_counts():
+    """To the last one. Only tiles of causal attention that cross the diagonal make the hardware do more than needed."""
+    frame, rows = counted()
+    pairs = [(kernel, row) for (_, kernel), row in zip(frame.iterrows(), rows) if row["tensor_ops"]]
+    assert len(pairs) == 14
+    more = [(kernel, row) for kernel, row in pairs if kernel["flops"] != row["tensor_ops"]]
+    assert len(more) == 2  # forward and backward
+    for kernel, row in more:
+        assert kernel_names.kind(kernel["full_name"]) == "attention"
+        assert (
+            1 < row["tensor_ops"] / kernel["flops"] < 1 + 2 * 64 / 2048
+        )  # blocks of up to 128 rows, of 2048
+
+
+def test_bytes_of_a_kernel_that_streams_are_moved_but_for_the_cache():
+    """What the definition needs is read and written, except for what the L2 cache still holds before and after."""
+    frame, rows = counted()
+    streaming = (
+        "add fp32", "add bf16", "gelu bf16", "silu fp32", "cast", "transpose copy", "softmax bf16", "layer_norm bf16",
+        "sum fp32", "sum rows fp32", "dropout", "adamw fused", "cat", "where", "upsample", "cumsum", "embedding",
+    )  # fmt: skip
+    compared = 0
+    for (_, kernel), row in zip(frame.iterrows(), rows):
+        if row["range"] in streaming and kernel["bytes"] > 4 * L2:
+            assert kernel["bytes"] - L2 <= row["dram_bytes"] <= 1.1 * kernel["bytes"], row["range"]
+            compared += 1
+    assert compared >= 5
+
+
+def test_resources_of_a_launch_are_those_of_the_hardware():
+    frame, rows = counted()
+    connection = sqlite3.connect(unpacked("counters.sqlite"))
+    found = connection.execute(
+        "select registersPerThread, sharedMemory, occupancy, gridX * gridY * gridZ from CUPTI_ACTIVITY_KIND_KERNEL k "
+        "join PYPROF_KERNEL p on p.kernelId = k.rowid order by k.start"
+    ).fetchall()
+    connection.close()
+    assert len(found) == len(rows) == len(frame)
+    full = 0
+    for (registers, shared, occupancy, _), row in zip(found, rows):
+        assert registers == row["registers"]
+        assert shared == row["static_shared"] + row["dynamic_shared"]
+        if row["waves"] >= 1:  # else the grid does not fill the device, and Kineto's estimate says so
+            assert occupancy == pytest.approx(row["occupancy"], abs=0.01), row["kernel"]
+            full += 1
+    assert full > 30
+
+
+def test_records_of_cupti_are_decoded():
+    data = np.frombuffer(unpacked("cupti_records.bin").read_bytes(), np.uint8)
+    names = json.loads(unpacked("cupti_names.json").read_text())
+    texts = {int(address): text for address, text in names["texts"].items()}
+
+    def call(driver: bool, number: int) -> str:
+        return str(names["calls"][f"{'driver' if driver else 'runtime'} {number}"])
+
+    found = decode(
+        [Buffer(data, len(data))], records.sizes(130001) | {EXTERNAL: 24}, Names(texts.__getitem__, call)
+    )
+    assert found.lost == {}
+    assert found.count(KERNEL) == 1000 + 2 * 20  # a product of these sizes is split along k, and added up
+    assert found.count(COPY) == 1
+    assert found.column(COPY, "bytes").tolist() == [256 * 256 * 4]
+    launches = Counter(found.names[code] for code in found.column(LAUNCH, "nameId").tolist())
+    assert launches["cudaLaunchKernel"] == 1000
+    assert launches["cudaLaunchKernelExC"] == 40
+    assert found.count(SYNC) > 0
+    assert set(found.column(KERNEL, "correlationId")) <= set(found.column(LAUNCH, "correlationId"))
+    start, end = found.column(KERNEL, "start"), found.column(KERNEL, "end")
+    assert (end > start).all()
+    assert set(found.column(KERNEL, "deviceId")) == {0}
+    additions = found.column(KERNEL, "gridX")[found.column(KERNEL, "registersPerThread") > 0]
+    assert (additions > 0).all()
+
+
+def test_a_replay_of_a_graph_has_the_line_of_its_call():
+    frame = kernels(captured("graph_replay"))
+    replayed = frame[frame["op"] == "cudagraph.replay"]
+    assert len(replayed) > 40
+    assert replayed["source"].str.contains("programs.py").all()
+    assert replayed["flops"].isna().all()  # unknown is not zero
+
+
+def test_kernels_of_inductor_have_costs_in_torchs_trace():
+    frame = kernels(traced("compiled_bf16"))
+    fused = frame[frame["name"].str.startswith("triton_")]
+    assert len(fused) > 100
+    assert fused["bytes"].notna().all()
+    assert set(fused["op"]) == set(fused["name"])
+
+
+def test_memory_and_synchronizations_are_recorded():
+    profile = captured("loader_workers_memory")
+    assert pyprof.load(unpacked("loader_workers_memory.sqlite")).report("memory") is not None
+    assert len(profile.report("alive"))
