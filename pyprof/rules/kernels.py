@@ -45,9 +45,10 @@ def unfused_pointwise(run: Run) -> Finding | None:
     for column in ("first", "last"):
         grouped[column] = [names[number] for number in grouped[column].tolist()]
     compiled = run.facts.get("compile.regions", "0") != "0"
+    many = f"of {int(limit('R23.chain'))} or more elementwise kernels of one size"
+    who = f"1 chain {many} takes" if len(chains) == 1 else f"{len(chains)} chains {many} take"
     return run.finding(
-        f"{len(chains)} chains of {int(limit('R23.chain'))} or more elementwise kernels of one size take "
-        f"{percent(part)} of the kernels' time; each kernel reads and writes the data again.",
+        f"{who} {percent(part)} of the kernels' time; each kernel reads and writes the data again.",
         ("These are outside the compiled regions: move them inside" if compiled else
          "torch.compile fuses them (compiling the function with the chain is enough)")
         + ", or use one operator for them (F.gelu, F.silu, addcmul, in-place forms).",
@@ -248,8 +249,9 @@ def far_from_roofline(run: Run) -> Finding | None:
     if not len(far):
         return None
     far["lost"] = far["time"] - far["roof"] / limit("R36.reachable")
+    who, at = ("1 operator takes", "is at") if len(far) == 1 else (f"{len(far)} operators take", "are at")
     return run.finding(
-        f"{len(far)} operators take {duration(run.per_device(far['time'].sum()))} and are at "
+        f"{who} {duration(run.per_device(far['time'].sum()))} and {at} "
         f"{percent(far['roof'].sum() / far['time'].sum())} of the roofline.",
         "Products: another type, size or layout, a newer library. All else is limited by memory: make fewer passes "
         "over the data (fuse, in-place), contiguous tensors, a smaller type.",

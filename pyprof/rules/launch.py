@@ -47,7 +47,8 @@ def launch_bound(run: Run) -> Finding | None:
         _less_launches(run) + " Larger batches make each kernel longer.",
         late,
         _gaps(run),
-        "The launch-bound share of the summary falls, and a step gets shorter.",
+        "Time a step without recording first: recording makes launches take longer, up to two thirds "
+        "(docs/measurements.md). Then the launch-bound share of the summary falls, and a step gets shorter.",
     )
 
 
