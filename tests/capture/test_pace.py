@@ -4,6 +4,7 @@ is lost or invented by that."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,29 @@ def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -
     bounds = profile.steps.iloc[0]
     assert bounds["duration_ns"] == bounds["end_ns"] - bounds["start_ns"] - paused
     assert not bounds["partial"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "container", "most"),
+    [
+        (1 << 34, "max", 40_000), (1 << 30, "max", 40_000), (1 << 36, "max", 120_560), (1 << 36, "1073741824", 40_000),
+        (1 << 36, "34359738368", 60_280), (1 << 42, "max", 400_000), (1 << 36, "", 120_560),
+    ],
+)  # fmt: skip
+def test_how_many_operators_torch_may_hold(
+    memory: int, container: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundredth of the memory, 5,700 bytes each."""
+    pages = {"SC_PHYS_PAGES": memory >> 12, "SC_PAGE_SIZE": 1 << 12}
+
+    def limit(path: str, encoding: str) -> io.StringIO:
+        if not container or "memory.max" not in path:
+            raise FileNotFoundError(path)
+        return io.StringIO(container + "\n")
+
+    monkeypatch.setattr(pace.os, "sysconf", pages.__getitem__)
+    monkeypatch.setattr(pace, "open", limit, raising=False)
+    assert pace._most() == most
 
 
 def test_how_many_calls_may_be_recorded_until_the_next_reading() -> None:

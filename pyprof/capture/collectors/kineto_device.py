@@ -200,15 +200,16 @@ def _export(result: Any) -> bytes:
 
 
 class _Event(msgspec.Struct):
-    """One event of a trace. The arguments of most, which are of operators, are never needed."""
+    """One event of a trace. The arguments of most, which are of operators, are never needed; nor is what else an event
+    of another kind has."""
 
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
-    pid: int | str = 0
-    tid: int | str = 0
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    ts: Any = 0.0
+    dur: Any = 0.0
+    pid: Any = 0
+    tid: Any = 0
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -233,6 +234,6 @@ def exported(text: bytes) -> Iterator[DeviceEvent]:
             details = _ARGUMENTS.decode(event.args) or {}
             start = trace.baseTimeNanoseconds + round(event.ts * 1000)
             yield DeviceEvent(
-                event.cat, event.name, start, start + round(event.dur * 1000),
+                event.cat, event.name, start, start + round((event.dur or 0) * 1000),
                 _int(event.pid), _int(event.tid), _int(details.get("correlation")), details,
             )  # fmt: skip

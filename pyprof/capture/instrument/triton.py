@@ -28,7 +28,7 @@ from pyprof.model import Call
 
 _INTERFACE = "triton.runtime.jit", "KernelInterface"
 _INDUCTOR = "torch._inductor.runtime.triton_heuristics", "CachingAutotuner"
-_NAMESPACE = "triton"
+_NAMESPACE, _OURS = "triton", "_pyprof"
 Make = Callable[[Callable[..., Any], int], Callable[..., Any]]
 
 
@@ -66,7 +66,7 @@ def follow_inductor() -> None:
     """Follow the launches of Inductor's kernels, if it is imported and not followed yet."""
     autotuner = getattr(sys.modules.get(_INDUCTOR[0]), _INDUCTOR[1], None)
     original = vars(autotuner).get("run") if isinstance(autotuner, type) else None
-    if _window.value is None or original is None or hasattr(original, "__wrapped__"):
+    if _window.value is None or original is None or hasattr(original, _OURS):
         return
     registry, make = _window.value
     calls: dict[Any, Callable[..., Any]] = {}
@@ -75,14 +75,18 @@ def follow_inductor() -> None:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not recorder.active or local.state.busy or torch.compiler.is_dynamo_compiling():
             return original(self, *args, **kwargs)
-        key = (id(self), *kwargs.items())  # numbers: the stream
-        call = calls.get(key)
+        key = (id(self), *kwargs.items())  # the stream, a number
+        try:
+            call = calls.get(key)
+        except TypeError:  # this torch passes more
+            return original(self, *args, **kwargs)
         if call is None:
             name = getattr(self, "inductor_meta", {}).get("kernel_name") or _name(self) or "triton kernel"
             call = make(functools.partial(original, self, **kwargs), recorder.function(_NAMESPACE, name))
             calls[key] = call
         return call(*args)
 
+    setattr(run, _OURS, True)
     registry.replace(autotuner, "run", run)
 
 
