@@ -162,7 +162,7 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
         base_key, other_key = (f"ends of {key!r}" if key else "marks or none" for key in keys)
         lines.append(
             f"The base is cut into iterations by {base_key}, the other by {other_key}: they may not be the same part "
-            "of the program."
+            "of the program. An operator that both have cuts them alike: --key-op NAME, or Iterations on the page."
         )
     if counts[0] != counts[1] and per == "run":
         lines.append(f"The base has {counts[0]} iterations, the other {counts[1]}; sums cover all of them.")
