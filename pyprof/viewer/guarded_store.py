@@ -65,6 +65,11 @@ class Guarded(Store):
         self._check()
         return super().named(query, parameters)
 
+    def each(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Iterator[tuple[Any, ...]]:
+        for row in super().each(query, parameters):  # what is done with a row may take long
+            self._check()
+            yield row
+
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:
         self._check()
         return super().columns(query, parameters)

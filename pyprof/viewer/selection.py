@@ -7,7 +7,6 @@ of the recording. The tables have sums over streams, so that their total is at l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,12 +14,12 @@ import numpy as np
 from pyprof.analysis.partition import Union
 from pyprof.model import Ints
 from pyprof.store.files import Store
-from pyprof.timeline import tiles
+from pyprof.timeline import stored
 from pyprof.timeline.records import Records
 from pyprof.viewer.models import IdleCause, SelectedDevice, SelectedRow, SelectedTable, Selection
 from pyprof.viewer.problems import Trouble
 
-_MOST = 3_000_000  # events: about a second
+MOST = 3_000_000  # events: about a second
 _ROWS = 12
 Key = Literal["type", "operator", "module", "kernel", "kind"]
 _TABLES: tuple[tuple[Key, str, str, str], ...] = (
@@ -48,17 +47,13 @@ def selection(store: Store, start: int, end: int, worker: int | None) -> Selecti
     """Return the sums. Raises Trouble for a stretch that is empty or has too many events."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
-    tracks = store.rows(
-        """select id, kind, worker, device, levels from track
-           where kind in ('stream', 'idle') and (:worker is null or worker = :worker) order by id""",
-        {"worker": worker},
-    )
-    _check_size(store, tracks, start, end)
-    parts = [
-        part
-        for number, kind, owner, device, levels in tracks
-        if (part := _read(store, number, kind, owner, device, levels, start, end))
-    ]
+    tracks = stored.places(store, worker, ("stream", "idle"))
+    total = stored.count(store, tracks, start, end)
+    if total > MOST:
+        raise Trouble(
+            "parameter", f"end: the stretch has {total:,} events; choose one with at most {MOST:,}.", "end"
+        )
+    parts = [part for track in tracks if (part := _read(store, track, start, end))]
     names = dict(store.rows("select id, name from worker"))
     devices = []
     for key in sorted(
@@ -75,58 +70,15 @@ def selection(store: Store, start: int, end: int, worker: int | None) -> Selecti
     )
 
 
-def _levels(text: str) -> tuple[int, int] | None:
-    """Return the finest level of a track, with the shift of its tiles."""
-    level, _, shift = text.partition(" ")[0].partition(":")
-    return (int(level), int(shift)) if level.isdecimal() and shift.isdecimal() and int(shift) < 63 else None
-
-
-def _check_size(store: Store, tracks: list[tuple[int, str, int, int, str]], start: int, end: int) -> None:
-    total = 0
-    for number, _, _, _, levels in tracks:
-        if (finest := _levels(levels)) is None:
-            raise store.damaged("a track has no levels")
-        level, shift = finest
-        total += store.rows(
-            "select coalesce(sum(records), 0) from tile where level = ? and track = ? and number between ? and ?",
-            (level, number, start >> shift, (end - 1) >> shift),
-        )[0][0]
-    if total > _MOST:
-        raise Trouble(
-            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
-        )
-
-
-def _tiles(store: Store, track: int, levels: str, start: int, end: int) -> Iterator[Records]:
-    finest = _levels(levels)
-    assert finest is not None
-    level, shift = finest
-    for number, size, data in store.each(
-        """select number, size_bytes, data from tile where level = ? and track = ? and number between ? and ?
-           order by number""",
-        (level, track, start >> shift, (end - 1) >> shift),
-    ):
-        try:
-            records = tiles.unpack(tiles.inflate(data, size)).records
-        except (ValueError, TypeError) as error:
-            raise store.damaged(error) from error
-        inside = (records.start < end) & (records.end > start)
-        if number > start >> shift:  # what crosses into a later tile is in the one before it too
-            inside &= records.start >= number << shift
-        yield records.take(np.flatnonzero(inside))
-
-
-def _read(
-    store: Store, track: int, kind: str, worker: int, device: int | None, levels: str, start: int, end: int
-) -> _Part | None:
-    records = list(_tiles(store, track, levels, start, end))
+def _read(store: Store, track: stored.Place, start: int, end: int) -> _Part | None:
+    records = list(stored.events(store, track, start, end))
     if not records:
         return None
     joined = Records(*(np.concatenate(columns) for columns in zip(*records)))
     return _Part(
-        kind,
-        worker,
-        device,
+        track.kind,
+        track.worker,
+        track.device,
         np.maximum(joined.start, start),
         np.minimum(joined.end, end),
         joined.name,

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
-from pyprof.viewer import models, timeline
+from pyprof.viewer import event_search, models, timeline
 from pyprof.viewer.flows import flows as flows_of
-from pyprof.viewer.parameters import Run, WorkerId
+from pyprof.viewer.parameters import Offset, Run, WorkerId
 from pyprof.viewer.request_context import known_parameters, run_read, server
 from pyprof.viewer.selection import selection as selection_of
 
@@ -117,3 +117,58 @@ async def selection(
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
     return await run_read(request, opened, lambda store: selection_of(store, start, end, worker))
+
+
+Find = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=1000,
+        description="A part of a name as it is shown, or =NAME, and filters KEY:CONDITION without spaces as of tables: "
+        f"{', '.join(column.key for column in event_search.COLUMNS)}.",
+    ),
+]
+
+
+async def _found(request: Request, find: str, run: str | None, worker: int | None) -> event_search.Found:
+    """Return the hits of a search, hits once and kept while there is room."""
+    opened = await server(request).library.open(run)
+    hits: event_search.Found = await opened.frames.get(
+        ("found", " ".join(find.split()), worker),
+        lambda: run_read(request, opened, lambda store: event_search.find(store, find, worker)),
+    )
+    return hits
+
+
+@router.get("/search")
+async def search_events(
+    request: Request,
+    find: Find,
+    start: _Time,
+    end: _Time,
+    run: Run = None,
+    worker: WorkerId = None,
+    buckets: Annotated[int, Query(ge=1, le=4096)] = 1024,
+) -> models.FoundEvents:
+    """The number of events that fit, by track, and the parts of a stretch of time in which they are."""
+    hits = await _found(request, find, run, worker)
+    return event_search.summary(hits, find, start, end, buckets)
+
+
+@router.get("/hits")
+async def found_events(
+    request: Request,
+    find: Find,
+    run: Run = None,
+    worker: WorkerId = None,
+    offset: Offset = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    at: Annotated[
+        int | None,
+        Query(ge=-(1 << 62), le=1 << 62, description="From the first that starts at this time or later."),
+    ] = None,
+) -> models.EventHits:
+    """Events that fit, in the order of their starts."""
+    hits = await _found(request, find, run, worker)
+    opened = await server(request).library.open(run)
+    return await run_read(request, opened, lambda store: event_search.page(store, hits, offset, limit, at))

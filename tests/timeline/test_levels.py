@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.timeline import tiles
+from pyprof.timeline import stored, tiles
 from pyprof.timeline.lanes import by_depth, first_free
 from pyprof.timeline.levels import levels
 from pyprof.timeline.records import Records, single
+from pyprof.timeline.stored import Place
 from tests.build import examples
 
 # Lengths of events and of the gaps between them, by the kind of lane: of one scale, of many, back to back, bursts.
@@ -121,6 +123,37 @@ def test_every_event_is_in_the_tiles_that_it_touches(events: Records) -> None:
             ]  # begins in it, or crosses into it
             assert rows(piece) == expected
             assert rows(piece)
+
+
+class Tiles:
+    """The table of tiles of one track."""
+
+    def __init__(self, records: Records):
+        self.rows = []
+        for shift, number, piece in cut(records, 0):
+            data = tiles.pack(0, 0, number, piece)
+            self.rows.append((number, len(data), tiles.compress(data)))
+            self.place = Place(0, "stream", 0, 0, 7, shift)
+
+    def each(self, query: str, parameters: tuple[int, ...]) -> Iterator[tuple[int, int, bytes]]:
+        _, low, high = parameters
+        yield from (row for row in self.rows if low <= row[0] <= high)
+
+
+@examples(200)
+@given(track(), st.data())
+def test_a_stretch_has_the_events_that_touch_it(events: Records, data: st.DataObject) -> None:
+    """Each once, also those that cross from tile to tile."""
+    if not len(events):
+        return
+    table = Tiles(events)
+    times = st.sampled_from([*events.start.tolist(), *events.end.tolist()]).flatmap(
+        lambda time: st.integers(time - 2, time + 2)
+    )
+    start, end = sorted((data.draw(times), data.draw(times)))
+    for low, high in ((start, end + 1), (-(1 << 62), 1 << 62)):
+        read = [row for part in stored.events(cast(Any, table), table.place, low, high) for row in rows(part)]
+        assert sorted(read) == sorted(row for row in rows(events) if row[1] < high and row[2] > low)
 
 
 @examples(200)

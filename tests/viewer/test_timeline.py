@@ -242,6 +242,125 @@ def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: session.
     client.json("/api/timeline/selection", 422, start=5, end=5)
 
 
+# --- search in events
+
+
+def searched(client: Asking, find: str, **more: Any) -> list[tuple[int, int, int, int]]:
+    """Track, id, start and end of all hits."""
+    hits = client.json("/api/timeline/hits", find=find, limit=200, **more)["hits"]
+    return [(one["track"], one["id"], one["start"], one["end"]) for one in hits]
+
+
+def all_events(client: Asking, prof: session.Profile) -> list[tuple[int, str, int, int, int, str | None]]:
+    """Every event of the tracks of streams and ranges: track, text, id, start, end, operator; by start."""
+    streams = {
+        one["stream"]: one["id"] for one in client.json("/api/timeline")["tracks"] if one["kind"] == "stream"
+    }
+    out = [
+        (streams[stream], name, id_, start, start + length, operator)
+        for stream, name, id_, start, length, operator in prof.database.rows(
+            """select e.stream, n.name, e.id, e.start_ns, e.duration_ns, o.name from event e
+               join kernel_name n on n.id = e.name join operator o on o.id = e.operator"""
+        )
+    ]
+    calls = track(client, "api")["id"]
+    out += [
+        (calls, name, id_, start, start + length, None)
+        for name, id_, start, length in prof.database.rows(
+            "select s.text, a.id, a.start_ns, a.duration_ns from api a join string s on s.id = a.name"
+        )
+    ]
+    return sorted(out, key=lambda one: one[3])
+
+
+def test_a_search_finds_every_event_of_a_name(client: Asking, prof: session.Profile) -> None:
+    """Kernels and calls, in the order of their starts, and no other."""
+    for find in ("gemm", "SGEMM", "cudaLaunch", "Synchronize"):
+        expected = [one for one in all_events(client, prof) if find.lower() in one[1].lower()]
+        assert [one[:4] for one in searched(client, find)] == [(one[0], *one[2:5]) for one in expected]
+        assert len(expected) >= STEPS
+
+
+FILTERS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("gemm dur:>31ns", lambda one: "gemm" in one[1] and one[4] - one[3] > 31),
+    ("dur:30..32 stream:8", lambda one: 30 <= one[4] - one[3] <= 32 and "sgemm" in one[1]),
+    ("kernel:sgemm", lambda one: "sgemm" in one[1]),
+    ("kernel:!? name:mm", lambda one: one[5] is not None and "mm" in one[5]),
+    ("device:0 kernel:gemm start:<200", lambda one: "gemm" in one[1] and one[3] < 200),
+)
+
+
+@pytest.mark.parametrize(("find", "passes"), FILTERS, ids=[find for find, _ in FILTERS])
+def test_filters_of_a_search(
+    client: Asking, prof: session.Profile, find: str, passes: Callable[[Any], bool]
+) -> None:
+    """Those of tables, by themselves and with a text."""
+    expected = [(one[0], *one[2:5]) for one in all_events(client, prof) if passes(one)]
+    assert searched(client, find) == expected != []
+
+
+def test_a_search_that_is_none(client: Asking) -> None:
+    for find, parameter in (("dur:>5parsecs", "filter"), ("dur:x", "filter"), (" ", "find")):
+        assert client.json("/api/timeline/hits", 422, find=find)["parameter"] == parameter
+    assert searched(client, "torch::relu") == []  # it only looks like a filter
+
+
+def test_a_range_is_found_by_what_is_shown(client: Asking, prof: session.Profile) -> None:
+    """Of a marker its name; none of its arguments."""
+    found = searched(client, "torch.mm")
+    marked = prof.database.rows(
+        "select r.id from range r join string s on s.id = r.text where s.text like '%''mm''%' order by r.start_ns"
+    )
+    assert [one[1] for one in found] == [id_ for (id_,) in marked]
+    assert len(found) == STEPS
+    assert searched(client, "trace") == []
+    assert searched(client, "=torch.mm") == found
+    assert searched(client, "=torch") == []
+
+
+def test_a_cause_of_idle_time_is_found(client: Asking, prof: session.Profile) -> None:
+    (gaps,) = {one[0] for one in searched(client, "=launch-bound")}
+    assert gaps == track(client, "idle")["id"]
+
+
+def test_where_the_hits_are(client: Asking) -> None:
+    """The ticks of a stretch are the hits that touch it, each once; the counts are those of all."""
+    run = client.json("/api/timeline")
+    found = searched(client, "gemm")
+    choose = random.Random(3)
+    for _ in range(20):
+        start, end = sorted(choose.sample(range(run["start"] - 50, run["end"] + 50), 2))
+        answer = client.json("/api/timeline/search", find="gemm", start=start, end=end, buckets=64)
+        assert answer["total"] == len(found) == sum(one["events"] for one in answer["tracks"])
+        assert 64 * answer["width"] >= end - start
+        ticks: dict[tuple[int, int], int] = {}
+        for number, _, a, b in found:
+            if a < end and b > start:
+                key = number, (max(a, start) - start) // answer["width"]
+                ticks[key] = ticks.get(key, 0) + 1
+        assert {(one, bucket): events for one, bucket, events in answer["ticks"]} == ticks
+    client.json("/api/timeline/search", 422, find="gemm", start=5, end=5)
+
+
+def test_hits_from_a_place_and_from_a_time(client: Asking) -> None:
+    found = searched(client, "gemm")
+    assert searched(client, "gemm", offset=4) == found[4:]
+    answer = client.json("/api/timeline/hits", find="gemm", at=found[5][2], limit=1)
+    first = next(number for number, one in enumerate(found) if one[2] >= found[5][2])
+    assert (answer["offset"], answer["total"]) == (first, len(found))
+    assert client.json("/api/timeline/hits", find="gemm", offset=10**9)["hits"] == []
+    assert client.json("/api/timeline/hits", find="no such thing")["total"] == 0
+    assert searched(client, "gemm", worker=7) == []
+
+
+def test_a_search_is_worked_out_once(client: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going from hit to hit reads no event again."""
+    searched(client, "volta")
+    monkeypatch.setattr("pyprof.timeline.stored.events", lambda *_: pytest.fail("events were read again"))
+    assert searched(client, "volta", offset=3)
+    assert client.json("/api/timeline/search", find=" volta ", start=0, end=100)["total"]
+
+
 # --- files of strangers
 
 DAMAGE = [
@@ -274,6 +393,8 @@ def ask_everything(client: Asking) -> None:
         ("timeline/colors", {"by": "module"}),
         ("timeline/selection", {"start": 0, "end": 1 << 40}),
         ("timeline/flows", {"of": "launch:3"}),
+        ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
+        ("timeline/hits", {"find": "dur:>10"}),
         ("details/launch/3", {}),
     ):
         answer = client.http.get(f"/api/{route}", params=parameters, headers={"accept-encoding": "identity"})

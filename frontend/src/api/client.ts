@@ -49,6 +49,8 @@ export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
 export type Flows = Schemas["Flows"];
 export type Selection = Schemas["Selection"];
+export type FoundEvents = Schemas["FoundEvents"];
+export type EventHits = Schemas["EventHits"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */
 export class Problem extends Error {
@@ -88,6 +90,8 @@ const FEWER: Record<string, readonly string[]> = {
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
   "timeline/selection": ["run", "worker"],
+  "timeline/search": ["run", "worker"],
+  "timeline/hits": ["run", "worker"],
 };
 
 /** The run, aggregation and worker that the header chose, as far as a path takes them. */

@@ -3,7 +3,7 @@ import type { Timeline } from "../api/client";
 import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
-const GAP = 6; // px between tracks
+export const GAP = 6; // px between tracks
 export const CURVE = 34; // px of a curve
 const HEAD = 24; // px of a worker's heading
 export const FEW = 8; // lanes of a track that is not unfolded
@@ -79,7 +79,7 @@ export const title = (track: Track): string => [track.name, KINDS[track.kind]].f
 
 export function layout(timeline: Timeline, choice: Choice): Layout {
   const out: Layout = { tracks: [], busy: [], headings: [], height: 0 };
-  let top = 4;
+  let top = GAP;
   const put = (track: Track, pinned: boolean): void => {
     // A folded track begins below the lanes with one event each: where a program starts, those of its outer functions.
     const folded = track.lanes > FEW && !choice.unfolded.includes(track.id);

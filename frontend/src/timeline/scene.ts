@@ -1,8 +1,8 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
-import type { Colors, Flows, Timeline } from "../api/client";
+import type { Colors, Flows, FoundEvents, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE } from "./colors";
-import { CURVE, HEIGHT, trackAt, type Busy, type Layout, type Placed } from "./lanes";
+import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Layout, type Placed } from "./lanes";
 import { Row } from "./raster";
 import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
@@ -39,6 +39,8 @@ export interface Picture {
   hovered: Hit | undefined;
   selected: Hit | undefined;
   flows: Flows["flows"];
+  /** Where the hits of a search are. */
+  found: FoundEvents | undefined;
 }
 
 function hit(tile: Tile, track: Track, lane: number, at: number): Hit {
@@ -65,6 +67,8 @@ export class Scene {
   readonly levels = new Map<number, number>();
   /** Ends of the arrows in the last frame, in pixels of the canvas, for tests. */
   ends: [number, number, number, number][] = [];
+  /** Ticks of hits in the last frame, for tests: track, and pixels of the canvas from the left. */
+  ticks: [number, number][] = [];
 
   constructor(
     private readonly lanes: HTMLCanvasElement,
@@ -274,6 +278,7 @@ export class Scene {
       target.fillRect(right - ratio / 2, 0, ratio, height);
     }
     this.arrows(target, picture, ratio, shown, x);
+    this.tick(target, picture, ratio, shown, x);
     for (const [one, strong] of [
       [picture.hovered, false],
       [picture.selected, true],
@@ -288,6 +293,22 @@ export class Scene {
       if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
       target.strokeStyle = css(this.inks.of("--text"));
       target.strokeRect(left, top + ratio / 2, w, h - ratio);
+    }
+  }
+
+  /** Hits of a search, above the lanes of their tracks. */
+  private tick(target: CanvasRenderingContext2D, picture: Picture, ratio: number, shown: Placed[], x: (time: number) => number): void {
+    this.ticks = [];
+    const found = picture.found;
+    if (!found) return;
+    const tops = new Map(shown.map(({ track, top }) => [track.id, (top - picture.scroll - GAP + 1) * ratio]));
+    target.fillStyle = css(this.inks.of("--bad"));
+    for (const [track, bucket] of found.ticks) {
+      const top = tops.get(track);
+      const left = x(found.start + (bucket + 0.5) * found.width);
+      if (top === undefined || left < 0 || left > target.canvas.width) continue;
+      target.fillRect(Math.round(left) - ratio, top, 2 * ratio, (GAP - 1) * ratio);
+      this.ticks.push([track, left]);
     }
   }
 
@@ -417,6 +438,18 @@ export class Scene {
     row.write(new Uint32Array(image.data.buffer), 0, this.inks.of("--panel"));
     canvas.getContext("2d")!.putImageData(image, 0, 0);
     return complete;
+  }
+
+  /** Where the hits of a search are in the whole run. */
+  minimapTicks(canvas: HTMLCanvasElement, run: Window, found: FoundEvents | undefined): void {
+    canvas.width = Math.max(1, canvas.clientWidth);
+    canvas.height = 3;
+    const target = canvas.getContext("2d")!;
+    target.fillStyle = css(this.inks.of("--bad"));
+    for (const [, bucket] of found?.ticks ?? []) {
+      const time = found!.start + (bucket + 0.5) * found!.width;
+      target.fillRect(Math.floor(((time - run.from) / (run.to - run.from)) * canvas.width), 0, 1, 1);
+    }
   }
 }
 

@@ -146,3 +146,45 @@ class Selection(Model):
     end: int
     devices: list[SelectedDevice]
     tables: list[SelectedTable]
+
+
+class FoundTrack(Model):
+    """A track with events that were found."""
+
+    track: int
+    events: int
+
+
+class FoundEvents(Model):
+    """Events that fit a search, and where they are."""
+
+    find: str
+    total: int
+    tracks: list[FoundTrack]
+    start: int
+    width: int = Field(description="Length of a bucket in ns; buckets follow one another from the start.")
+    ticks: list[tuple[int, int, int]] = Field(
+        description="Track, bucket, and how many events begin in it; in the first also those that began before."
+    )
+
+
+class EventHit(Model):
+    """An event that was found. `details`: the kind of its details, if there are any; `name`, `operator`: numbers as
+    in a tile."""
+
+    track: int
+    details: Literal["launch", "range", "call"] | None
+    lane: int
+    start: int
+    end: int
+    id: int
+    name: int
+    operator: int
+
+
+class EventHits(Model):
+    """Some of the events that fit a search, in the order of their starts."""
+
+    total: int
+    offset: int
+    hits: list[EventHit]

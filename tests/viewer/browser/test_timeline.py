@@ -292,6 +292,90 @@ def test_a_link_shows_the_same_picture(opened: Open, client: Asking, prof: sessi
     assert len(set(pictures[0])) == 2
 
 
+@pytest.mark.statement("WE03", "WS01")
+def test_hits_of_a_search_are_walked(page: Page, client: Asking):
+    """With Enter in the field and with keys in the lanes; the view follows, and Details are of the hit."""
+    hits = client.json("/api/timeline/hits", find="sgemm", limit=200)["hits"]
+    begin, end = hits[1]["start"], hits[1]["end"]
+    start(page, **{"from": str(begin - 50), "to": str(end + 50), "hide": str(hits[0]["track"])})
+    page.find("[data-find]").fill("sgemm")
+    page.until("[data-hits]:has-text('events')", 1)
+    assert page.find("[data-hits]").inner_text() == f"{len(hits)} events"
+    assert "find=sgemm" in page.parameters()
+    for key, number in (
+        ("Enter", 1),  # the first that begins in the view
+        ("Enter", 2),
+        ("Shift+Enter", 1),
+        ("Shift+Enter", 0),
+        ("Shift+Enter", len(hits) - 1),
+        ("Enter", 0),
+    ):
+        page.find("[data-find]").press(key)
+        at_hit(page, hits, number)
+    page.find("[data-surface]").focus()
+    for key, number in ((".", 1), (".", 2), (",", 1)):
+        page.tab.keyboard.press(key)
+        at_hit(page, hits, number)
+    assert "hide=" not in page.parameters()  # the track of a hit is shown
+    page.find("button:has-text('List')").click()
+    drawn(page)
+    rows = page.find("[data-hit]")
+    assert rows.count() == len(hits)
+    assert "volta_sgemm" in rows.first.inner_text()
+    assert "GPU 0 stream 8" in rows.first.inner_text()
+    page.find("[data-hit='3'] button").click()
+    at_hit(page, hits, 3)
+
+
+def at_hit(page: Page, hits: list[dict[str, Any]], number: int) -> None:
+    page.find(f"[data-hits]:has-text('{number + 1} of {len(hits)}')").wait_for()
+    drawn(page)
+    one = hits[number]
+    assert f"d=launch%3A{one['id']}" in page.parameters()
+    page.find(f"aside[data-drawer='launch:{one['id']}']").wait_for()
+    low, high = window(page)
+    assert low <= one["end"]
+    assert one["start"] <= high
+
+
+@pytest.mark.statement("WS01")
+def test_ticks_show_where_the_hits_are(page: Page, client: Asking, prof: session.Profile):
+    """Above the lanes, and in the minimap also of those outside of the view."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    middle = (low + high) // 2
+    start(page, **{"from": str(middle), "to": str(high), "find": "sgemm"})
+    hits = client.json("/api/timeline/hits", find="sgemm", limit=200)["hits"]
+    ratio = page.tab.evaluate("document.querySelector('.canvases canvas').width") / surface(page)["width"]
+    ticks = page.tab.evaluate("window.timeline.scene.ticks")
+    expected = [one for one in hits if one["end"] > middle]
+    assert len(ticks) == len(expected)
+    for (number, x), one in zip(ticks, expected):
+        assert number == one["track"]
+        shown = column(page, max(one["start"], middle)) - surface(page)["x"]
+        assert abs(x / ratio - shown) <= surface(page)["width"] / 1024 + 1
+    drawn_at = page.tab.evaluate(
+        """() => {
+            const canvas = document.querySelector("[data-ticks]");
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, 1).data;
+            return [...data].flatMap((value, at) => (at % 4 === 3 && value ? [(at - 3) / 4 / canvas.width] : []));
+        }"""
+    )
+    run = client.json("/api/timeline")
+    span = run["end"] - run["start"]
+    for one in hits:
+        at = (one["start"] - run["start"] + 0.01 * span) / (1.02 * span)
+        assert min(abs(at - each) for each in drawn_at) < 0.003
+    assert len(drawn_at) <= len(hits)
+
+
+def test_a_search_without_hits_and_a_wrong_one(page: Page):
+    start(page, find="no such kernel")
+    assert page.find("[data-hits]").inner_text() == "no event"
+    page.tab.goto(f"{page.url}/?test=1#/timeline?find={'dur:>5parsecs'}")
+    page.until("text=parsecs is not a unit", 1)
+    page.wrong = [text for text in page.wrong if "422" not in text]  # the browser's own line
+
+
 @pytest.mark.statement("WY08")
 def test_a_row_of_a_table_leads_to_its_event(page: Page, prof: session.Profile):
     longest = prof.database.rows(

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Search in the events of the timeline, by name and by filters: `gemm dur:>5ms stream:7`.
+
+Names are looked for in their tables first, which are small; then the events of the tracks that can have one are read
+once, and the hits are kept while there is room. A question about them (how many, where, which are around) reads no
+event again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from pyprof.model import DIRECTIONS, NO_DIRECTION, Bools, Ints
+from pyprof.reports import Column
+from pyprof.store.files import Store
+from pyprof.timeline import stored
+from pyprof.timeline.records import Records
+from pyprof.timeline.stored import Place
+from pyprof.viewer.filters import Condition, digits_of, parse, text_test
+from pyprof.viewer.models import EventHit, EventHits, FoundEvents, FoundTrack
+from pyprof.viewer.problems import Trouble
+from pyprof.viewer.timeline import readable
+
+_MOST = 2_000_000  # hits that are kept: 80 MB
+_TICKS = 20_000  # of an answer
+_EVER = 1 << 62
+# Keys are those of the table of launches, where it has such a column.
+COLUMNS = (
+    Column("dur", "Duration", "ns", "Length of the event."),
+    Column("start", "Start", "ns", "From the first event of the recording."),
+    Column("kernel", "Kernel Name", "", "Full name of a kernel, copy or set.", str),
+    Column("name", "Op Name", "", "Operator of the event.", str),
+    Column("type", "Op Type", "", "Type of its operator.", str),
+    Column("op_id", "Op ID", "", "Type and number of its operator.", str),
+    Column("module", "Module", "", "Module of its operator.", str),
+    Column("direction", "Direction", "", "fprop or bprop.", str),
+    Column("device", "Device ID", "", "Number of the device."),
+    Column("stream", "Stream", "", "Stream of the device."),
+)
+_KEYS = {column.key for column in COLUMNS}
+_OF_OPERATOR = ("name", "type", "op_id", "module", "direction")
+_FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
+# Tables of the texts of records; others are in `string`.
+_TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}
+# What Details call an event of a track; its id is that of the record.
+DETAILS: dict[str, Literal["launch", "range", "call"]] = {
+    "stream": "launch",
+    "range": "range",
+    "function": "range",
+    "overlap": "range",
+    "api": "call",
+}
+
+
+class Found(NamedTuple):
+    """Events that fit, in the order of their starts; 40 bytes each."""
+
+    track: Ints
+    lane: Ints
+    start: Ints
+    end: Ints
+    id: Ints
+    name: Ints
+    operator: Ints
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self)
+
+
+def split(text: str) -> tuple[str, list[str]]:
+    """Return the text to look for, and the filters among the words.
+
+    >>> split("volta gemm dur:>5ms aten::mm")
+    ('volta gemm aten::mm', ['dur:>5ms'])
+    """
+    words = text.split()
+    filters = [word for word in words if (match := _FILTER.fullmatch(word)) is not None and match[1] in _KEYS]
+    return " ".join(word for word in words if word not in filters), filters
+
+
+def find(store: Store, text: str, worker: int | None) -> Found:
+    """Return the events with a text in their names that pass the filters. Raises Trouble for a wrong filter, for no
+    text at all, and for more events than can be kept."""
+    needle, filters = split(text)
+    conditions = parse(filters, COLUMNS)
+    if not needle and not conditions:
+        raise Trouble("parameter", "find: type a part of a name, or a filter such as dur:>5ms.", "find")
+    tests = _Tests(store, needle, conditions)
+    parts: list[Found] = []
+    total = 0
+    for track in stored.places(store, worker):
+        if not tests.possible(track):
+            continue
+        for records in stored.events(store, track, -_EVER, _EVER):
+            hits = records.take(np.flatnonzero(tests.passed(track, records)))
+            total += len(hits)
+            if total > _MOST:
+                raise Trouble(
+                    "parameter",
+                    f"find: more than {_MOST:,} events have {text!r}; add to it, or a filter such as dur:>5ms.",
+                    "find",
+                )
+            parts.append(_columns(track, hits))
+    joined = Found(*(np.concatenate(columns) for columns in zip(*parts))) if parts else _NONE
+    order = np.argsort(joined.start, kind="stable")
+    return Found(*(column[order] for column in joined))
+
+
+def _columns(track: Place, records: Records) -> Found:
+    number = np.full(len(records), track.id, np.uint32)
+    lane, name, operator = (
+        column.astype(np.uint32) for column in (records.lane, records.name, records.operator)
+    )
+    return Found(number, lane, records.start, records.end, records.id, name, operator)
+
+
+_NONE = Found(*(np.empty(0, np.int64),) * len(Found._fields))
+
+
+class _Tests:
+    """Tests that an event has to pass: of its name, its operator, its track, its numbers."""
+
+    def __init__(self, store: Store, needle: str, conditions: Sequence[Condition]):
+        self._names: dict[str, Bools] | None = _names(store, needle) if needle else None
+        self._kernels = [
+            _texts_pass(store, "kernel_name", "name", one) for one in conditions if one.key == "kernel"
+        ]
+        # No kernel is no name.
+        self._no_kernel = all(one.known is False for one in conditions if one.key == "kernel")
+        self._operators = [_operators_pass(store, one) for one in conditions if one.key in _OF_OPERATOR]
+        self._tracks = [one for one in conditions if one.key in ("device", "stream")]
+        self._numbers = [one for one in conditions if one.key in ("dur", "start")]
+
+    def possible(self, track: Place) -> bool:
+        """Return whether an event of a track can pass."""
+        if self._names is not None and not self._names[_TEXTS.get(track.kind, "string")].any():
+            return False
+        if track.kind != "stream" and not self._no_kernel:
+            return False
+        # A device of -1 has no number.
+        values = {key: None if value == -1 else value for key, value in track._asdict().items()}
+        return all(_number_passes(one, values[one.key]) for one in self._tracks)
+
+    def passed(self, track: Place, records: Records) -> Bools:
+        """Return which events of a track pass. Raises IndexError for numbers that no text or operator has."""
+        out = np.ones(len(records), bool)
+        if self._names is not None:
+            out &= self._names[_TEXTS.get(track.kind, "string")][records.name]
+        if track.kind == "stream":
+            for mask in self._kernels:
+                out &= mask[records.name]
+        # The operator of a run of a module is that of its first event.
+        operator = records.operator if track.kind != "module" else np.zeros(len(records), np.int64)
+        for mask in self._operators:
+            out &= mask[operator]
+        for one in self._numbers:
+            place = np.flatnonzero(out)
+            values = (records.end - records.start if one.key == "dur" else records.start)[place]
+            out[place[~_numbers_pass(one, values)]] = False
+        return out
+
+
+def _names(store: Store, needle: str) -> dict[str, Bools]:
+    """Return for each table of texts which of them have the needle, as they are shown."""
+    test = text_test(needle)
+    # What is shown of a marker is made of parts that it has. Few are decoded.
+    pieces = [piece.casefold() for piece in re.split(r"[.\s]+", needle.removeprefix("=")) if piece]
+
+    def matches(text: str) -> bool:
+        folded = text.casefold()
+        return all(piece in folded for piece in pieces) and test(readable(text))
+
+    return {
+        "string": _mask(store, "select id, text from string", matches),
+        "label": _mask(store, "select id, text from label", test),
+        "kernel_name": _mask(store, "select id, name from kernel_name", test)
+        | _mask(store, "select id, short_name from kernel_name", test),
+    }
+
+
+def _mask(store: Store, query: str, test: Callable[[str], bool], unknown: bool = False) -> Bools:
+    """Return by number which texts of a query pass; `unknown`: whether NULL does."""
+    numbers, passed = [], []
+    for number, text in store.each(query):
+        numbers.append(number)
+        passed.append(unknown if text is None else test(text))
+    out = np.zeros(max(numbers, default=-1) + 1, bool)
+    out[numbers] = passed
+    return out
+
+
+def _text_test(condition: Condition) -> tuple[Callable[[str], bool], bool]:
+    """Return the test of known texts, and whether unknown ones pass."""
+    if condition.known is not None:
+        known = condition.known
+        return (lambda text: known), not known
+    assert condition.text is not None
+    return condition.text, False
+
+
+def _texts_pass(store: Store, table: str, column: str, condition: Condition) -> Bools:
+    test, unknown = _text_test(condition)
+    return _mask(store, f"select id, {column} from {table}", test, unknown)
+
+
+def _operators_pass(store: Store, condition: Condition) -> Bools:
+    """Return by number plus 1 which operators pass; 0 is no operator."""
+    test, unknown = _text_test(condition)
+    if condition.key == "direction":
+        known = {code for code, name in enumerate(DIRECTIONS) if code != NO_DIRECTION and test(name)}
+        rows = store.rows("select id, direction from operator")
+        out = np.zeros(max((number for number, _ in rows), default=-1) + 1, bool)
+        for number, direction in rows:
+            out[number] = unknown if direction in (NO_DIRECTION, None) else direction in known
+    else:
+        out = _mask(store, f"select id, {condition.key} from operator", test, unknown)
+    return np.concatenate([[unknown], out])
+
+
+def _number_passes(condition: Condition, value: int | None) -> bool:
+    if condition.known is not None:
+        return condition.known == (value is not None)
+    return value is not None and bool(_numbers_pass(condition, np.array([value]))[0])
+
+
+def _numbers_pass(condition: Condition, values: Ints) -> Bools:
+    if condition.known is not None:
+        return np.full(len(values), condition.known)
+    if condition.bounds is None:
+        assert condition.digits is not None
+        digits = digits_of(condition.digits)
+        return np.array([digits in str(value) for value in values.tolist()], bool)
+    low, high, low_included, high_included = condition.bounds
+    above = values >= low if low_included else values > low
+    below = values <= high if high_included else values < high
+    out: Bools = above & below
+    return out
+
+
+def summary(hits: Found, text: str, start: int, end: int, buckets: int) -> FoundEvents:
+    """Return how many events were found, in which tracks, and where those are that touch [start, end). Buckets are
+    joined until few enough have any. Raises Trouble for an empty stretch."""
+    if end <= start:
+        raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
+    number, count = np.unique(hits.track, return_counts=True)
+    inside = np.flatnonzero((hits.start < end) & ((hits.end > start) | (hits.start >= start)))
+    track = hits.track[inside].astype(np.int64)
+    time = np.maximum(hits.start[inside], start) - start
+    while True:
+        width = -(-(end - start) // buckets)
+        key, events = np.unique(track * buckets + time // width, return_counts=True)
+        if len(key) <= _TICKS or buckets == 1:
+            break
+        buckets //= 2
+    return FoundEvents(
+        find=text,
+        total=len(hits.track),
+        tracks=[FoundTrack(track=one, events=many) for one, many in zip(number.tolist(), count.tolist())],
+        start=start,
+        width=width,
+        ticks=list(zip((key // buckets).tolist(), (key % buckets).tolist(), events.tolist()))[:_TICKS],
+    )
+
+
+def page(store: Store, hits: Found, offset: int, limit: int, at: int | None) -> EventHits:
+    """Return hits from a place on, or from the first that starts at a time or later."""
+    if at is not None:
+        offset = int(np.searchsorted(hits.start, at))
+    kinds = dict(store.rows("select id, kind from track"))
+    columns = [column[offset : offset + limit].tolist() for column in hits]
+    return EventHits(
+        total=len(hits.track),
+        offset=offset,
+        hits=[
+            EventHit(
+                track=track, details=DETAILS.get(kinds[track]), lane=lane, start=start, end=end, id=id_, name=name,
+                operator=operator,
+            )
+            for track, lane, start, end, id_, name, operator in zip(*columns)
+        ],
+    )  # fmt: skip
