@@ -136,6 +136,61 @@ def gaps(activity: Activity, device: int, low: int, high: int) -> dict[str, tupl
     }
 
 
+class Gap(NamedTuple):
+    """A gap of a device. `length_ns`: without pauses in which the recording was read; `thread`: the row of the thread
+    that the device waited for; `event`: the id of the event that ended it; `op_id`: of its operator; the others are
+    columns of the report, None where there is none."""
+
+    start_ns: int
+    end_ns: int
+    length_ns: int
+    cause: str
+    thread: int | None
+    event: int | None
+    call: str | None
+    host: str | None
+    where: str | None
+    operator: str | None
+    op_id: str | None
+    module: str | None
+    line: str | None
+    stack: str | None
+    advice: str
+
+
+def gap(source: Source, worker: int, device: int, number: int) -> Gap | None:
+    """Return a gap of the recording by its number, from 0 in the order of time, as the timeline has it; None if there
+    are fewer, or no such device."""
+    activity = source.activity(worker)
+    if device not in activity.devices:
+        return None
+    cached = source.store.cached
+    waits = cached(("waits", worker), lambda: _Waits(activity))
+    begin, end, causes = cached(
+        ("gaps", worker, device), lambda: _within(activity, device, *activity.span, waits)
+    )
+    work = cached(("host work", worker), lambda: HostWork(activity))
+    place = np.flatnonzero(end > begin)[number : number + 1]
+    if not len(place):
+        return None
+    own = _Causes(*(values[place] for values in causes))
+    places = pd.DataFrame(_places(source, activity, work, own))
+    texts = _texts(source, work, places).iloc[0]
+    operator, event, cause = int(places["operator"].iloc[0]), int(own.event[0]), CAUSES[int(own.cause[0])]
+    op_id = source.store.rows("select op_id from operator where id = ?", (operator,))
+    return Gap(
+        start_ns=int(begin[place[0]]),
+        end_ns=int(end[place[0]]),
+        length_ns=int((end - begin - activity.paused.within(begin, end))[place[0]]),
+        cause=cause,
+        thread=None if own.thread[0] == _NONE else int(own.thread[0]),
+        event=None if event == _NONE else int(activity.id[event]),
+        **{key: texts[key] for key in _KEYS["place"]},
+        op_id=op_id[0][0] if op_id and texts["operator"] else None,
+        advice=_ADVICE[cause],
+    )
+
+
 class _Causes(NamedTuple):
     """Of each gap: its cause; the call in which the CPU waited, -1 for none; the event that ended it, -1 for none; and
     the stretch of time of a thread that made the device wait."""

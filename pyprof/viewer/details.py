@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
+
+import numpy as np
 
 from pyprof.analysis.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.model import DIRECTIONS
 from pyprof.reports import Column, efficiency
 from pyprof.reports.operator_queries import SELECTED, SPREADS, spreads
+from pyprof.store.files import Store
+from pyprof.store.ids import worker_of
 from pyprof.store.kinds import ON_CPU
+from pyprof.timeline import stored
 from pyprof.viewer import events, iteration_tables, roofline
 from pyprof.viewer.models import Cell, Details, Figure, Frame, NamedTable, Partner, Text
 from pyprof.viewer.problems import Trouble
@@ -142,14 +148,14 @@ def launch(source: Source, id: str) -> Details:
     number = row_number(id, "launch")
     rows = source.store.rows(
         """select e.operator, e.op, e.name, n.name, n.short_name, o.name, o.op_id, s.stack, s.module, e.graph,
-                  e.start_ns, e.start_ns + e.duration_ns
+                  e.start_ns, e.start_ns + e.duration_ns, e.device
            from event e join kernel_name n on n.id = e.name join operator o on o.id = e.operator
            left join site s on s.id = e.site where e.id = ?""",
         (number,),
     )
     if not rows:
         raise Trouble("missing", f"There is no launch {id}.")
-    _, execution, kernel_id, name, short, op_name, op_id, stack, module, graph, start, end = rows[0]
+    _, execution, kernel_id, name, short, op_name, op_id, stack, module, graph, start, end, device = rows[0]
     cells = events.one(source, number)
     figures = [
         Figure(key=column.key, heading=column.heading, value=value, unit=column.unit, text=column.text)
@@ -165,6 +171,7 @@ def launch(source: Source, id: str) -> Details:
         partners.append(
             Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}")
         )
+    partners += _gap_before(source.store, worker_of(number), device, start)
     texts = named_texts(
         ("kernel", "Kernel Name", name),
         ("name", "Op Name", op_name),
@@ -232,6 +239,21 @@ def iteration(source: Source, id: str) -> Details:
 
 
 # --- pieces
+
+
+def _gap_before(store: Store, worker: int, device: int | None, time: int) -> Iterator[Partner]:
+    """Yield the gap of a device that ends at a time, if the database has a timeline."""
+    for track in stored.places(store, worker, ("idle",)):
+        if track.device != device:
+            continue
+        for gaps in stored.events(store, track, time - 1, time):
+            for place in np.flatnonzero(gaps.end == time).tolist():
+                ((cause,),) = store.rows("select text from label where id = ?", (int(gaps.name[place]),))
+                length = time - int(gaps.start[place])
+                yield Partner(
+                    relation="idle before", kind="gap", id=f"{worker}.{device}.{gaps.id[place]}",
+                    title=f"{cause}, {length:,} ns",
+                )  # fmt: skip
 
 
 def _number(source: Source, query: str, table: str, id: str, noun: str) -> int:

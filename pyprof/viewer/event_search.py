@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,14 +46,6 @@ _OF_OPERATOR = ("name", "type", "op_id", "module", "direction")
 _FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
 # Tables of the texts of records; others are in `string`.
 _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}
-# What Details call an event of a track; its id is that of the record.
-DETAILS: dict[str, Literal["launch", "range", "call"]] = {
-    "stream": "launch",
-    "range": "range",
-    "function": "range",
-    "overlap": "range",
-    "api": "call",
-}
 
 
 class Found(NamedTuple):
@@ -267,20 +259,12 @@ def summary(hits: Found, text: str, start: int, end: int, buckets: int) -> Found
     )
 
 
-def page(store: Store, hits: Found, offset: int, limit: int, at: int | None) -> EventHits:
+def page(hits: Found, offset: int, limit: int, at: int | None) -> EventHits:
     """Return hits from a place on, or from the first that starts at a time or later."""
     if at is not None:
         offset = int(np.searchsorted(hits.start, at))
-    kinds = dict(store.rows("select id, kind from track"))
     columns = [column[offset : offset + limit].tolist() for column in hits]
+    rows = (dict(zip(Found._fields, values)) for values in zip(*columns))
     return EventHits(
-        total=len(hits.track),
-        offset=offset,
-        hits=[
-            EventHit(
-                track=track, details=DETAILS.get(kinds[track]), lane=lane, start=start, end=end, id=id_, name=name,
-                operator=operator,
-            )
-            for track, lane, start, end, id_, name, operator in zip(*columns)
-        ],
-    )  # fmt: skip
+        total=len(hits.track), offset=offset, hits=[EventHit.model_validate(row) for row in rows]
+    )

@@ -49,7 +49,7 @@ def range_(source: Source, id: str) -> Details:
             ("text", "Text", text if readable(text) != text else None),
             ("args", "Arguments", arguments),
             ("seq", "Sequence Number", None if seq is None else str(seq)),
-            ("thread", "Thread", _thread(tid, thread_name)),
+            ("thread", "Thread", thread_label(tid, thread_name)),
             ("module", "Module", operator[2] if operator else None),
         ),
         stack=frames_of(source, stack if stack is not None else operator[3] if operator else None),
@@ -80,7 +80,7 @@ def call(source: Source, id: str) -> Details:
         title=without_version(name),
         subtitle="API call",
         figures=_times(start, length),
-        texts=named_texts(("thread", "Thread", _thread(tid, thread_name)), ("module", "Module", module)),
+        texts=named_texts(("thread", "Thread", thread_label(tid, thread_name)), ("module", "Module", module)),
         stack=frames_of(source, stack),
         partners=_partners(inside),
         roofline=None,
@@ -103,7 +103,7 @@ def _times(start: int, length: int) -> list[Figure]:
     ]
 
 
-def _thread(tid: int | None, name: str | None) -> str | None:
+def thread_label(tid: int | None, name: str | None) -> str | None:
     return " ".join(str(part) for part in (name, tid) if part is not None) or None
 
 

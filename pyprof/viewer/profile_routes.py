@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from pyprof.reports import find
-from pyprof.viewer import details, host_details, models, overview, profile_summary, roofline, sources
+from pyprof.viewer import (
+    details,
+    gap_details,
+    host_details,
+    models,
+    overview,
+    profile_summary,
+    roofline,
+    sources,
+)
 from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.parameters import Run, Search
 from pyprof.viewer.report_pages import Sheet
@@ -104,16 +113,21 @@ async def step_time(context: Selected) -> models.Breakdown:
 
 @router.get("/details/{kind}/{id:path}")
 async def selected(
-    kind: Literal["op", "kernel", "launch", "iteration", "finding", "range", "call"],
+    kind: Literal["op", "kernel", "launch", "iteration", "finding", "range", "call", "gap"],
     id: Annotated[str, Path(min_length=1, max_length=4096)],
     context: Selected,
 ) -> models.Details:
     """Details of an operator (by op_id or number), a kernel (by number or name), a launch, a range, an API call, an
-    iteration (by number), or a finding (by rule)."""
+    iteration (by number), a finding (by rule), or a gap of a device (WORKER.DEVICE.NUMBER, from 0 by time)."""
     from pyprof.viewer.findings import details_of, findings
 
     if kind == "finding":
         return details_of(await _insights(context, findings), id)
+    if kind == "gap":
+        worker, device, number = gap_details.parse(id)
+        own = {**context.arguments, "worker": worker}  # whichever the header has chosen
+        gap = await context.ask("gap", gap_details.details, device=device, number=number, **own)
+        return await _readable(context, gap)
     make = {
         "op": details.operator, "kernel": details.kernel, "launch": details.launch, "iteration": details.iteration,
         "range": host_details.range_, "call": host_details.call,

@@ -38,6 +38,16 @@ def report(
     return report_table(find(name, **options), session.source(aggregation, worker))
 
 
+@TASKS.register("gap")
+def gap(
+    session: Session, progress: Progress, aggregation: int, worker: int, device: int, number: int
+) -> dict[str, Any]:
+    """Return the details of a gap of a device."""
+    from pyprof.viewer.gap_details import make
+
+    return make(session.source(aggregation, worker), worker, device, number).model_dump()
+
+
 @TASKS.register("tree")
 def tree(
     session: Session, progress: Progress, name: str, aggregation: int, worker: int | None

@@ -170,5 +170,4 @@ async def found_events(
 ) -> models.EventHits:
     """Events that fit, in the order of their starts."""
     hits = await _found(request, find, run, worker)
-    opened = await server(request).library.open(run)
-    return await run_read(request, opened, lambda store: event_search.page(store, hits, offset, limit, at))
+    return event_search.page(hits, offset, limit, at)

@@ -15,6 +15,7 @@ import pytest
 
 from pyprof import session
 from pyprof.timeline import tiles
+from pyprof.viewer.timeline import readable
 from tests.build import LONG
 from tests.viewer.conftest import STEPS, Asking, serving
 
@@ -242,6 +243,72 @@ def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: session.
     client.json("/api/timeline/selection", 422, start=5, end=5)
 
 
+# --- gaps of a device
+
+
+def gaps(client: Asking) -> list[dict[str, Any]]:
+    """Details of all gaps, by time."""
+    count = track(client, "idle")["events"]
+    return [client.json(f"/api/details/gap/0.0.{number}") for number in range(count)]
+
+
+def test_gaps_are_those_of_the_report(client: Asking, prof: session.Profile) -> None:
+    """Cause and place of each; clipped to the steps, they add up to every row of the report."""
+    low, high = prof.database.rows("select min(start_ns), max(end_ns) from step")[0]
+    keys = ("call", "host", "operator", "module", "line")
+    sums: dict[tuple[str | None, ...], list[int]] = {}
+    for one in gaps(client):
+        texts = {text["key"]: text["value"] for text in one["texts"]}
+        start, end = max(one["start"], low), min(one["end"], high)
+        if start < end:
+            sums.setdefault((one["title"], *(texts.get(key) for key in keys)), []).append(end - start)
+    report = prof.report("idle")
+    assert {key: (len(times), sum(times), max(times)) for key, times in sums.items()} == {
+        (row.cause, row.call, row.host and readable(row.host), row.operator, row.module, row.line): (
+            row.count, row.total_ns, row.longest_ns,
+        )
+        for row in report.astype(object).where(report.notna(), None).itertuples()
+    }  # fmt: skip
+    assert len({one["title"] for one in gaps(client)}) > 1
+
+
+def test_gaps_have_the_times_of_their_track(client: Asking) -> None:
+    one = track(client, "idle")
+    body = client.http.get(
+        "/api/timeline/tiles", params={"q": finest(one)}, headers={"accept-encoding": "identity"}
+    ).content
+    records = decoded(body)[0].records
+    shown = gaps(client)
+    assert [(gap["start"], gap["end"]) for gap in shown] == list(
+        zip(records.start.tolist(), records.end.tolist())
+    )
+    assert [gap["id"] for gap in shown] == [f"0.0.{number}" for number in records.id.tolist()]
+
+
+def test_an_event_knows_the_gap_before_it(client: Asking, prof: session.Profile) -> None:
+    """And the gap the event that ended it. An event that begins while another one runs has none."""
+    ends = {one["end"]: one for one in gaps(client)}
+    ended = 0
+    for number, start in prof.database.rows("select id, start_ns from event"):
+        before = [
+            (one["id"], one["title"])
+            for one in client.json(f"/api/details/launch/{number}")["partners"]
+            if one["relation"] == "idle before"
+        ]
+        if start not in ends:
+            assert before == []
+            continue
+        gap = ends[start]
+        assert before == [(gap["id"], f"{gap['title']}, {start - gap['start']:,} ns")]
+        ended += [one["id"] for one in gap["partners"] if one["relation"] == "ended by"] == [str(number)]
+    assert ended == len(ends) - 1  # nothing ends the last
+
+
+def test_gaps_that_there_are_not(client: Asking) -> None:
+    for id_ in ("0.0.100000", "0.5.0", "9.0.0", "0.0", "x", "0.0.-1"):
+        assert "gap" in client.json(f"/api/details/gap/{id_}", 404)["detail"]
+
+
 # --- search in events
 
 
@@ -396,6 +463,7 @@ def ask_everything(client: Asking) -> None:
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
         ("details/launch/3", {}),
+        ("details/gap/0.0.1", {}),
     ):
         answer = client.http.get(f"/api/{route}", params=parameters, headers={"accept-encoding": "identity"})
         if answer.status_code != 200:

@@ -43,6 +43,10 @@ export interface Picture {
   found: FoundEvents | undefined;
 }
 
+/** The track of the gaps of a track's device. */
+const idleOf = (timeline: Timeline, track: Track): Track | undefined =>
+  timeline.tracks.find((one) => one.kind === "idle" && one.worker === track.worker && one.device === track.device);
+
 function hit(tile: Tile, track: Track, lane: number, at: number): Hit {
   const [start, end] = [tile.start[at]!, tile.end[at]!];
   return {
@@ -105,10 +109,13 @@ export class Scene {
     }
     const shown = this.visible(picture);
     const curves = picture.layout.busy.filter((one) => one.top + CURVE > picture.scroll && one.top < picture.scroll + high);
+    const seen = new Set([...shown.map(({ track }) => track), ...curves.map(({ idle }) => idle)]);
+    for (const track of [...seen]) {
+      const idle = idleOf(picture.timeline, track); // a click beside an event says why nothing ran
+      if (idle) seen.add(idle);
+    }
     this.store.need(
-      [...shown.map(({ track }) => track), ...curves.map(({ idle }) => idle)].map(
-        (track) => [track, this.wanted(track, picture, width)] as const,
-      ),
+      [...seen].map((track) => [track, this.wanted(track, picture, width)] as const),
       picture.window,
     );
     const rows = shown.reduce((sum, one) => sum + one.lanes, 0);
@@ -352,6 +359,15 @@ export class Scene {
     if (!found) return undefined;
     const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
     return this.nearest(picture, found.placed.track, found.lane, picture.window.from + left * perPixel, 3 * perPixel);
+  }
+
+  /** The gap of the device whose stream, modules or curve are at a point, if nothing ran on it then. */
+  gapAt(picture: Picture, left: number, y: number): Hit | undefined {
+    const curve = picture.layout.busy.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
+    const of = curve?.idle ?? trackAt(picture.layout, y + picture.scroll)?.placed.track;
+    const idle = of && idleOf(picture.timeline, of);
+    const time = picture.window.from + (left * (picture.window.to - picture.window.from)) / this.lanes.clientWidth;
+    return idle && this.nearest(picture, idle, 0, time, 0);
   }
 
   /** The record of a lane that is nearest to a time, at most `within` ns away. */

@@ -32,8 +32,10 @@ class Frame(Model):
 class Partner(Model):
     """A related item: the backward of a forward, the operator of a launch."""
 
-    relation: Literal["forward", "backward", "operator", "kernel", "iteration", "parent"]
-    kind: Literal["op", "kernel", "launch", "iteration"]
+    relation: Literal[
+        "forward", "backward", "operator", "kernel", "iteration", "parent", "idle before", "ended by"
+    ]
+    kind: Literal["op", "kernel", "launch", "iteration", "gap"]
     id: str
     title: str
 
@@ -52,7 +54,7 @@ class NamedTable(Model):
 class Details(Model):
     """The selected item: titled figures, texts, and lists of related items."""
 
-    kind: Literal["op", "kernel", "launch", "iteration", "finding", "range", "call"]
+    kind: Literal["op", "kernel", "launch", "iteration", "finding", "range", "call", "gap"]
     id: str
     title: str
     subtitle: str

@@ -169,11 +169,9 @@ class FoundEvents(Model):
 
 
 class EventHit(Model):
-    """An event that was found. `details`: the kind of its details, if there are any; `name`, `operator`: numbers as
-    in a tile."""
+    """An event that was found. `id`, `name`, `operator`: numbers as in a tile."""
 
     track: int
-    details: Literal["launch", "range", "call"] | None
     lane: int
     start: int
     end: int

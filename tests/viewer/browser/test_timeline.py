@@ -292,6 +292,52 @@ def test_a_link_shows_the_same_picture(opened: Open, client: Asking, prof: sessi
     assert len(set(pictures[0])) == 2
 
 
+@pytest.mark.statement("WY04")
+def test_a_click_where_nothing_ran_says_why(page: Page, client: Asking, prof: session.Profile):
+    """On a stream, and on the curve of its device; the address leads to the same gap."""
+    idle = next(one for one in tracks(client) if one["kind"] == "idle")
+    gaps = [client.json(f"/api/details/gap/0.0.{number}") for number in range(idle["events"])]
+    gap = max(gaps[:-1], key=lambda one: one["end"] - one["start"])
+    start(page, **{"from": str(gap["start"] - 100), "to": str(gap["end"] + 100)})
+    x = column(page, (gap["start"] + gap["end"]) / 2)
+    curve = page.tab.evaluate(
+        "window.timeline.picture.layout.busy[0].top - window.timeline.picture.scroll + 5"
+    )
+    for y in (row(page, stream(client, 8)), surface(page)["y"] + curve):
+        page.tab.mouse.click(x, y)
+        drawn(page)
+        assert f"d=gap%3A{gap['id']}" in page.parameters()
+        aside = page.find(f"aside[data-drawer='gap:{gap['id']}']")
+        aside.wait_for()
+        text = aside.inner_text()
+        assert gap["title"] in text
+        for one in gap["texts"]:
+            assert one["value"] in text
+        assert (
+            aside.locator("[data-figure=duration]")
+            .get_attribute("data-tip")
+            .startswith(f"{gap['end'] - gap['start']:,} ns")
+        )
+        page.find("[data-surface]").focus()
+        page.tab.keyboard.press("Escape")
+        drawn(page)
+        assert "d=" not in page.parameters()
+    page.tab.goto(f"{page.url}/?test=1#/timeline?d=gap:{gap['id']}")
+    drawn(page)
+    assert gap["title"] in page.find("[data-strip]").inner_text()
+    # Where another stream runs there is no gap.
+    on_8 = events(prof, 8)
+    time, end = next(
+        (max([begin, *(b for _, a, b in on_8 if a <= begin)]), end)
+        for _, begin, end in events(prof, 7)
+        if not any(begin < b and a < end and a > begin for _, a, b in on_8)
+    )
+    start(page, **{"from": str(time), "to": str(end)})
+    page.tab.mouse.click(column(page, (time + end) / 2), row(page, stream(client, 8)))
+    drawn(page)
+    assert "d=" not in page.parameters()
+
+
 @pytest.mark.statement("WE03", "WS01")
 def test_hits_of_a_search_are_walked(page: Page, client: Asking):
     """With Enter in the field and with keys in the lanes; the view follows, and Details are of the hit."""
