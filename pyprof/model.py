@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 # Width of one element in bits. Names are torch's without the "torch." prefix.
 # Source: torch.dtype documentation, https://docs.pytorch.org/docs/stable/tensor_attributes.html

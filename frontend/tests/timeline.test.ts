@@ -149,11 +149,12 @@ const track = (id: number, more: Partial<Track> = {}): Track => ({
   ],
   ...more,
 });
-const NOTHING: Choice = { pinned: [], hidden: [], unfolded: [], closed: [], search: "" };
+const NOTHING: Choice = { pinned: [], hidden: [], unfolded: [], closed: [], search: "", counters: false };
 const TIMELINE = {
   version: "",
   start: 0,
   end: 1000,
+  counters: [{ worker: 0, device: 0, key: "hfu", title: "HFU", unit: "%", text: "" }],
   steps: [],
   workers: [
     { id: 0, name: "rank0" },
@@ -199,6 +200,14 @@ test("tracks stand by worker, devices before the host, modules first", () => {
   ]);
   expect(layout(TIMELINE, { ...NOTHING, worker: 1 }).tracks.map((one) => one.track.id)).toEqual([2]);
   expect(layout(TIMELINE, { ...NOTHING, search: "MAIN" }).tracks.map((one) => one.track.id)).toEqual([1]);
+});
+
+test("counters stand below the tracks of their device", () => {
+  const all = layout(TIMELINE, { ...NOTHING, counters: true });
+  expect(all.counters.map((one) => one.counter.key)).toEqual(["hfu"]);
+  expect(all.counters[0]!.top).toBeGreaterThan(all.tracks[1]!.top);
+  expect(all.counters[0]!.top).toBeLessThan(all.tracks[2]!.top);
+  expect(layout(TIMELINE, NOTHING).counters).toEqual([]);
 });
 
 test("the level is the coarsest whose buckets are no longer than asked", () => {

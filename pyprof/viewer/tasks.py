@@ -48,6 +48,33 @@ def gap(
     return make(session.source(aggregation, worker), worker, device, number).model_dump()
 
 
+@TASKS.register("counters")
+def counters(
+    session: Session, progress: Progress, worker: int, device: int
+) -> tuple[dict[str, int], pa.Table]:
+    """Return counters of a device over the whole recording."""
+    from pyprof.viewer.counter_values import table
+
+    return table(session.store, worker, device)
+
+
+@TASKS.register("memory_steps")
+def memory_steps(
+    session: Session,
+    progress: Progress,
+    aggregation: int,
+    worker: int,
+    device: int,
+    start: int,
+    width: int,
+    count: int,
+) -> dict[str, list[float | None]]:
+    """Return the memory in use of a device in buckets."""
+    from pyprof.viewer.counter_values import memory
+
+    return memory(session.source(aggregation, None), worker, device, start, width, count)
+
+
 @TASKS.register("tree")
 def tree(
     session: Session, progress: Progress, name: str, aggregation: int, worker: int | None

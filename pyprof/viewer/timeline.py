@@ -11,6 +11,7 @@ from pyprof.marker import CallMarker, ModuleMarker, TraceMarker, decode
 from pyprof.model import DIRECTIONS
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
+from pyprof.viewer.counter_values import available
 from pyprof.viewer.models import ColorGroup, Colors, Timeline, TimelineStep, TimelineWorker, Track
 from pyprof.viewer.problems import Trouble
 
@@ -58,6 +59,7 @@ def timeline(store: Store, version: str) -> Timeline:
             for number, name in store.rows("select id, name from worker order by id")
         ],
         tracks=tracks,
+        counters=available(store),
         steps=[TimelineStep(worker=row[0], number=row[1], start=row[2], end=row[3]) for row in steps],
     )
 

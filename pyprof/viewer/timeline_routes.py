@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
-from pyprof.viewer import event_search, models, timeline
+from pyprof.timeline.counters import joined
+from pyprof.viewer import counter_values, event_search, models, timeline
 from pyprof.viewer.flows import flows as flows_of
 from pyprof.viewer.parameters import Offset, Run, WorkerId
-from pyprof.viewer.request_context import known_parameters, run_read, server
+from pyprof.viewer.problems import Trouble
+from pyprof.viewer.request_context import context_of, known_parameters, run_read, server
 from pyprof.viewer.selection import selection as selection_of
 
 router = APIRouter(prefix="/api/timeline", dependencies=[Depends(known_parameters)])
@@ -117,6 +119,44 @@ async def selection(
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
     return await run_read(request, opened, lambda store: selection_of(store, start, end, worker))
+
+
+@router.get("/counters")
+async def counters(
+    request: Request,
+    start: _Time,
+    end: _Time,
+    worker: Annotated[int, Query(ge=0, le=2**20)],
+    device: Annotated[int, Query(ge=0, le=2**20)],
+    run: Run = None,
+    points: Annotated[int, Query(ge=1, le=2000, description="Buckets, at most.")] = 1000,
+) -> models.Counters:
+    """Counters of a device in a stretch of time."""
+    if end <= start:
+        raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
+    described = await tracks(request, run)
+    keys = [one.key for one in described.counters if (one.worker, one.device) == (worker, device)]
+    if not keys:
+        raise Trouble("missing", f"The timeline has no counters of device {device} of worker {worker}.")
+    context = await context_of(request, run)
+    opened = context.opened
+    sums = await run_read(
+        request, opened, lambda store: counter_values.near(store, worker, device, start, end, points)
+    )
+    if sums is None:
+        whole = await context.ask("counters", counter_values.of_table, worker=worker, device=device)
+        sums = joined(whole, start, end, points)
+    in_use: dict[str, list[float | None]] = {}
+    if {"allocated", "reserved"} & set(keys):
+        in_use = await context.ask(
+            "memory_steps", lambda answer: answer[0], aggregation=context.aggregation.id, worker=worker,
+            device=device, start=sums.low, width=sums.width, count=sums.number,
+        )  # fmt: skip
+    return await run_read(
+        request,
+        opened,
+        lambda store: counter_values.answer(store, worker, device, sums, in_use, keys),
+    )
 
 
 Find = Annotated[

@@ -54,7 +54,6 @@ EXCEPTIONS = {
     "PD02": "Runs are compared whole, with their workers and spans added up: "
     "the same work may be on another rank in another run.",
     "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
-    "PT02": "Utilization is a curve of each device; SM efficiency over time is not yet there.",
     "WS02": "Not yet: hits have ticks, no track.",
     **dict.fromkeys(("WA01", "WA02", "WA03", "WA04", "WA05"), "Not yet."),
     **dict.fromkeys(("WO01", "WO02"), "Not yet: the tree is in Operators, of the aggregation."),
@@ -62,7 +61,7 @@ EXCEPTIONS = {
     **dict.fromkeys(("WC01", "WC02"), "Not yet: Details have the line."),
     "WC03": "It is in Source lines.",
     **dict.fromkeys(("WL01", "WL02"), "Not yet."),
-    **dict.fromkeys(("WX06", "WX10", "WX11", "WX12", "WY02", "WY03", "WY06", "WY07", "WY10"), "Not yet."),
+    **dict.fromkeys(("WX06", "WX10", "WX11", "WX12", "WY03", "WY06", "WY07"), "Not yet."),
     "WY09": "It needs the path first.",
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from pyprof.timeline import tiles
 from pyprof.viewer.timeline import readable
 from tests.build import LONG
 from tests.viewer.conftest import STEPS, Asking, serving
+
+DATA = Path(os.environ.get("PYPROF_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
 def track(client: Asking, kind: str, **of: Any) -> dict[str, Any]:
@@ -428,6 +431,118 @@ def test_a_search_is_worked_out_once(client: Asking, monkeypatch: pytest.MonkeyP
     assert client.json("/api/timeline/search", find=" volta ", start=0, end=100)["total"]
 
 
+# --- counters
+
+
+def brute(prof: session.Profile, key: str, start: int, end: int) -> float:
+    """A counter of device 0 in a stretch, from the definition: 80 multiprocessors, every nanosecond by itself."""
+    rows = prof.database.rows(
+        """select e.kind, e.tc, e.start_ns, e.start_ns + e.duration_ns, e.copied_bytes, g.grid_x * g.grid_y * g.grid_z
+           from event e left join geometry g on g.id = e.geometry"""
+    )
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    inside = range(max(start, low), min(end, high))
+    part = [(row, len(range(max(row[2], inside.start), min(row[3], inside.stop)))) for row in rows]
+    if key == "tensor":
+        used = {t for row, _ in part if row[0] == 0 and row[1] == 1 for t in range(row[2], row[3])}
+        amount = 100.0 * len(used & set(inside))
+    elif key == "sm":
+        amount = sum(100 * n * min(row[5], 80) / 80 for row, n in part if row[0] == 0)
+    else:
+        amount = sum(1e9 * row[4] * n / (row[3] - row[2]) for row, n in part if row[0] == 1)
+    return amount / len(inside)
+
+
+@pytest.mark.parametrize("few", [100_000, -1], ids=["events of the stretch", "buckets of the recording"])
+def test_counters_are_sums_of_events(
+    client: Asking, prof: session.Profile, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("pyprof.viewer.counter_values._FEW", few)
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    assert [one["key"] for one in client.json("/api/timeline")["counters"]] == ["tensor", "sm", "copies"]
+    choose = random.Random(11)
+    for _ in range(8):
+        start, end = sorted(choose.sample(range(low, high), 2))
+        answer = client.json(
+            "/api/timeline/counters",
+            worker=0,
+            device=0,
+            start=start,
+            end=end,
+            points=choose.choice([1, 3, 40]),
+        )
+        assert answer["start"] == start
+        for one in answer["counters"]:
+            for number, value in enumerate(one["values"]):
+                first = start + number * answer["width"]
+                expected = brute(prof, one["key"], first, first + answer["width"])
+                assert value == pytest.approx(expected, rel=1e-5, abs=1e-5), (one["key"], first)
+            assert set(one["unknown"]) == {0}
+
+
+def test_what_is_unknown_is_no_zero(copied: Callable[[], Path], prof: session.Profile) -> None:
+    """A kernel whose use of tensor cores is not known, in a bucket with nothing else; nothing outside the recording."""
+    path = copied()
+    number, start, end = prof.database.rows(
+        """select id, start_ns, start_ns + duration_ns from event e where kind = 0 and not exists (
+               select 1 from event o where o.id != e.id and o.start_ns < e.start_ns + e.duration_ns
+               and o.start_ns + o.duration_ns > e.start_ns) limit 1"""
+    )[0]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update event set tc = null where id = ?", (number,))
+    with serving(path) as client:
+        ask = {"worker": 0, "device": 0, "points": 1}
+        values = client.json("/api/timeline/counters", start=start, end=end, **ask)["counters"][0]
+        assert (values["key"], values["values"], values["unknown"]) == ("tensor", [None], [100])
+        values = client.json("/api/timeline/counters", start=start, end=2 * end - start, **ask)["counters"][0]
+        assert values["unknown"] == [50]
+        outside = client.json("/api/timeline/counters", start=10**9, end=10**9 + 5, **ask)["counters"]
+        assert all(one["values"] == [None] == one["unknown"] for one in outside)
+
+
+def test_counters_that_there_are_not(client: Asking) -> None:
+    client.json("/api/timeline/counters", 404, worker=0, device=3, start=0, end=9)
+    client.json("/api/timeline/counters", 404, worker=5, device=0, start=0, end=9)
+    client.json("/api/timeline/counters", 422, worker=0, device=0, start=9, end=9)
+    client.json("/api/timeline/counters", 422, worker=0, device=0, start=0, end=9, points=5000)
+
+
+def test_counters_of_a_training(tmp_path: Path) -> None:
+    """Of a whole recording they are the metrics of PyProf; memory is what the recording says."""
+    path = DATA / "kineto/resnet50_v100_6steps.pt.trace.json.gz"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    loaded = session.load(path)
+    loaded.save(tmp_path / "resnet_dldb.sqlite")
+    low, high = loaded.database.rows("select start_ns, end_ns from worker")[0]
+    hardware, model = loaded.database.rows(
+        "select sum(hardware_ps), sum(model_ps) from event where device = 0"
+    )[0]
+    steps, in_use = [], 0
+    for time, size in loaded.database.rows("select time_ns, bytes from memory where device = 0 order by id"):
+        in_use += size  # this recording does not say how much was in use
+        steps.append((time, in_use))
+    with serving(tmp_path / "resnet_dldb.sqlite") as client:
+        ask = {"worker": 0, "device": 0, "start": low, "end": high}
+        whole = {
+            one["key"]: one for one in client.json("/api/timeline/counters", points=1, **ask)["counters"]
+        }
+        listed = {one["key"]: one["title"] for one in client.json("/api/timeline")["counters"]}
+        assert listed["allocated"] == "memory allocated since the start"
+        assert whole["hfu"]["values"] == [pytest.approx(100 * hardware / 1000 / (high - low), rel=1e-5)]
+        assert whole["mfu"]["values"] == [pytest.approx(100 * model / 1000 / (high - low), rel=1e-5)]
+        assert 0 < whole["hfu"]["unknown"][0] < 100
+        assert whole["allocated"]["values"] == [pytest.approx(max(value for _, value in steps), rel=1e-5)]
+        answer = client.json("/api/timeline/counters", points=50, **ask)
+        values = next(one for one in answer["counters"] if one["key"] == "allocated")["values"]
+        assert values[0] is None or steps[0][0] < low + answer["width"]
+        for number, value in enumerate(values):
+            first, last = (low + (number + add) * answer["width"] for add in (0, 1))
+            before = [size for time, size in steps if time <= first][-1:]
+            most = max([*before, *(size for time, size in steps if first <= time < last)], default=None)
+            assert value == (None if most is None else pytest.approx(most, rel=1e-5))
+
+
 # --- files of strangers
 
 DAMAGE = [
@@ -462,6 +577,7 @@ def ask_everything(client: Asking) -> None:
         ("timeline/flows", {"of": "launch:3"}),
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
+        ("timeline/counters", {"worker": 0, "device": 0, "start": 0, "end": 1 << 40}),
         ("details/launch/3", {}),
         ("details/gap/0.0.1", {}),
     ):

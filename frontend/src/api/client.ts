@@ -49,6 +49,7 @@ export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
 export type Flows = Schemas["Flows"];
 export type Selection = Schemas["Selection"];
+export type Counters = Schemas["Counters"];
 export type FoundEvents = Schemas["FoundEvents"];
 export type EventHits = Schemas["EventHits"];
 

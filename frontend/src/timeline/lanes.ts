@@ -29,9 +29,18 @@ export interface Busy {
   top: number;
 }
 
+export type Counter = Timeline["counters"][number];
+
+/** A counter of a device as a curve. */
+export interface Counted {
+  counter: Counter;
+  top: number;
+}
+
 export interface Layout {
   tracks: Placed[];
   busy: Busy[];
+  counters: Counted[];
   headings: Heading[];
   height: number;
 }
@@ -42,6 +51,8 @@ export interface Choice {
   unfolded: readonly number[];
   closed: readonly number[]; // workers
   search: string;
+  /** Whether devices have their counters below their tracks. */
+  counters: boolean;
   /** The worker that the header chose; all without one. */
   worker?: number | undefined;
 }
@@ -78,7 +89,7 @@ export const KINDS: Record<Track["kind"], string> = {
 export const title = (track: Track): string => [track.name, KINDS[track.kind]].filter(Boolean).join(" · ");
 
 export function layout(timeline: Timeline, choice: Choice): Layout {
-  const out: Layout = { tracks: [], busy: [], headings: [], height: 0 };
+  const out: Layout = { tracks: [], busy: [], counters: [], headings: [], height: 0 };
   let top = GAP;
   const put = (track: Track, pinned: boolean): void => {
     // A folded track begins below the lanes with one event each: where a program starts, those of its outer functions.
@@ -109,7 +120,7 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
     }
     if (!open) continue;
     const drawn = new Set<number>();
-    for (const track of own) {
+    own.forEach((track, at) => {
       if (track.device !== null && !drawn.has(track.device)) {
         drawn.add(track.device);
         const idle = own.find((one) => one.kind === "idle" && one.device === track.device);
@@ -119,7 +130,13 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
         }
       }
       put(track, false);
-    }
+      if (!choice.counters || track.device === null || own[at + 1]?.device === track.device) return;
+      for (const counter of timeline.counters) {
+        if (counter.worker !== worker.id || counter.device !== track.device) continue;
+        out.counters.push({ counter, top });
+        top += CURVE + GAP;
+      }
+    });
   }
   out.height = top;
   return out;

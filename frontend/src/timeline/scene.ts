@@ -1,8 +1,8 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
-import type { Colors, Flows, FoundEvents, Timeline } from "../api/client";
+import type { Colors, Counters, Flows, FoundEvents, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE } from "./colors";
-import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Layout, type Placed } from "./lanes";
+import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Counted, type Counter, type Layout, type Placed } from "./lanes";
 import { Row } from "./raster";
 import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
@@ -41,6 +41,27 @@ export interface Picture {
   flows: Flows["flows"];
   /** Where the hits of a search are. */
   found: FoundEvents | undefined;
+  /** Values of counters, by device. */
+  counters: ReadonlyMap<string, Counters> | undefined;
+}
+
+/** A device among all, as text. */
+export const deviceKey = (one: { worker: number; device: number }): string => `${one.worker} ${one.device}`;
+
+function valuesOf(
+  picture: Picture,
+  counter: Counter,
+): { data: Counters; values: (number | null)[]; unknown: (number | null)[] } | undefined {
+  const data = picture.counters?.get(deviceKey(counter));
+  const one = data?.counters.find(({ key }) => key === counter.key);
+  return data && one && { data, values: one.values, unknown: one.unknown };
+}
+
+/** What the top of a counter's curve stands for: 100 % of shares, else the largest value in the picture. */
+export function largest(picture: Picture, counter: Counter): number | undefined {
+  if (counter.unit === "%") return 100;
+  const values = valuesOf(picture, counter)?.values.filter((value) => value !== null);
+  return values?.length ? Math.max(...values) : undefined;
 }
 
 /** The track of the gaps of a track's device. */
@@ -153,6 +174,8 @@ export class Scene {
       line += one.lanes;
     }
     for (const one of curves) this.curve(target, one, picture, ratio, width);
+    for (const one of picture.layout.counters)
+      if (one.top + CURVE > picture.scroll && one.top < picture.scroll + high) this.counter(target, one, picture, ratio, width);
     this.label(target, labels, picture, ratio);
     this.mark(picture, ratio, width, height, shown);
     void this.texts.fetch();
@@ -174,6 +197,67 @@ export class Scene {
       const high = height * Math.min(Math.max(inside - idle[x]!, 0), 1);
       target.fillRect(x, top + height - high, 1, high);
     }
+  }
+
+  /** A counter: its values from the bottom, and hatched above them the share of the time in which it is unknown. */
+  private counter(target: CanvasRenderingContext2D, one: Counted, picture: Picture, ratio: number, width: number): void {
+    const top = Math.round((one.top - picture.scroll) * ratio);
+    const height = Math.round(CURVE * ratio);
+    target.fillStyle = css(this.inks.of("--panel"));
+    target.fillRect(0, top, width, height);
+    const found = valuesOf(picture, one.counter);
+    if (!found) return;
+    const { data, values, unknown } = found;
+    const most = largest(picture, one.counter);
+    const scale = width / (picture.window.to - picture.window.from);
+    const ink = css(this.inks.of(one.counter.unit === "B" ? "--c-memory" : one.counter.unit === "%" ? "--c-compute" : "--c-communication"));
+    const hatch = this.hatch(target, ratio);
+    values.forEach((value, i) => {
+      const from = data.start + i * data.width;
+      const left = Math.max(Math.round((from - picture.window.from) * scale), 0);
+      const right = Math.min(Math.round((from + data.width - picture.window.from) * scale), width);
+      if (right <= left) return;
+      const filled = Math.round(height * Math.min((value ?? 0) / (most || 1), 1));
+      target.fillStyle = ink;
+      target.fillRect(left, top + height - filled, right - left, filled);
+      const inside = from + data.width > picture.timeline.start && from < picture.timeline.end;
+      const share = unknown[i] ?? (one.counter.unit === "B" && value === null && inside ? 100 : 0);
+      const part = Math.min(Math.round((height * share) / 100), height - filled);
+      if (part <= 0) return;
+      target.fillStyle = hatch;
+      target.fillRect(left, top + height - filled - part, right - left, part);
+    });
+  }
+
+  private hatch(target: CanvasRenderingContext2D, ratio: number): CanvasPattern {
+    const size = 6 * ratio;
+    const tile = new OffscreenCanvas(size, size);
+    const pen = tile.getContext("2d")!;
+    pen.strokeStyle = css(this.inks.of("--c-outside"));
+    pen.lineWidth = 1.5 * ratio;
+    for (const by of [-size, 0, size]) {
+      pen.moveTo(by, size);
+      pen.lineTo(by + size, 0);
+    }
+    pen.stroke();
+    return target.createPattern(tile, "repeat")!;
+  }
+
+  /** What a counter says at a point, if the point is in its curve. */
+  counterAt(
+    picture: Picture,
+    left: number,
+    y: number,
+  ): { counter: Counter; value: number | null; unknown: number | null; from: number; to: number } | undefined {
+    const one = picture.layout.counters.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
+    const found = one && valuesOf(picture, one.counter);
+    if (!found) return undefined;
+    const { data, values, unknown } = found;
+    const time = picture.window.from + (left * (picture.window.to - picture.window.from)) / this.lanes.clientWidth;
+    const at = Math.floor((time - data.start) / data.width);
+    if (at < 0 || at >= values.length) return undefined;
+    const from = data.start + at * data.width;
+    return { counter: one.counter, value: values[at]!, unknown: unknown[at]!, from, to: from + data.width };
   }
 
   private idle(busy: Busy, picture: Picture, width: number): Float32Array | undefined {

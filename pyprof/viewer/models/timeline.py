@@ -48,6 +48,36 @@ class TimelineWorker(Model):
     name: str
 
 
+class Counter(Model):
+    """A quantity of a device over time. `unit`: %, B/s or B."""
+
+    worker: int
+    device: int
+    key: str
+    title: str
+    unit: str
+    text: str
+
+
+class CounterValues(Model):
+    """Values in buckets, null where nothing is known; `unknown`: the share of the bucket's time (%) in which events of
+    an unknown amount ran, null of memory."""
+
+    key: str
+    values: list[float | None]
+    unknown: list[float | None]
+
+
+class Counters(Model):
+    """Counters of a device in buckets of `width` ns, which follow one another from the start."""
+
+    worker: int
+    device: int
+    start: int
+    width: int
+    counters: list[CounterValues]
+
+
 class Timeline(Model):
     """Tracks of a recording."""
 
@@ -56,6 +86,7 @@ class Timeline(Model):
     end: int
     workers: list[TimelineWorker]
     tracks: list[Track]
+    counters: list[Counter] = Field(description="Of devices, as far as the recording knows them.")
     steps: list[TimelineStep] = Field(description="At most 20,000.")
 
 

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyprof import session
 from tests.viewer.browser.conftest import Open, Page, axe
-from tests.viewer.conftest import STEPS, Asking
+from tests.viewer.conftest import STEPS, Asking, serving
 
 
 def start(page: Page, **parameters: str) -> Page:
@@ -336,6 +340,86 @@ def test_a_click_where_nothing_ran_says_why(page: Page, client: Asking, prof: se
     page.tab.mouse.click(column(page, (time + end) / 2), row(page, stream(client, 8)))
     drawn(page)
     assert "d=" not in page.parameters()
+
+
+# Whether each pixel of a column of a counter's curve is drawn, from its bottom.
+COLUMN = """([key, x]) => {
+    const { picture } = window.timeline;
+    const one = picture.layout.counters.find(({ counter }) => counter.key === key);
+    const canvas = document.querySelector(".canvases canvas");
+    const ratio = canvas.width / canvas.clientWidth;
+    const top = Math.round((one.top - picture.scroll) * ratio);
+    const height = Math.round(34 * ratio);
+    const copy = new OffscreenCanvas(1, height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, Math.floor(x * ratio), top, 1, height, 0, 0, 1, height);
+    const { data } = copy.getImageData(0, 0, 1, height);
+    const panel = getComputedStyle(document.documentElement).getPropertyValue("--panel").trim();
+    const hex = panel.length === 4 ? panel.slice(1).replace(/./g, "$&$&") : panel.slice(1);
+    const plain = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)).join();
+    return Array.from({ length: height }, (_, y) => data.slice(4 * y, 4 * y + 3).join() !== plain).reverse();
+}"""
+
+
+@pytest.mark.statement("PT02", "WY02")
+def test_counters_are_curves(page: Page, client: Asking, prof: session.Profile):
+    """As high as the API's values, in a column of each bucket; the tip says the value."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    start(page, **{"from": str(low), "to": str(high)})
+    assert page.find("[data-counter]").count() == 0
+    page.find("button:has-text('Counters')").click()
+    drawn(page)
+    assert "counters=on" in page.parameters()
+    shown = page.tab.eval_on_selector_all("[data-counter]", "all => all.map(one => one.dataset.counter)")
+    assert shown == [one["key"] for one in client.json("/api/timeline")["counters"]]
+    width = int(surface(page)["width"])
+    answer = client.json(
+        "/api/timeline/counters", worker=0, device=0, start=low, end=high, points=min(width, 2000)
+    )
+    for one in answer["counters"]:
+        most = 100 if one["key"] != "copies" else max(one["values"])
+        heights = set()
+        for number in range(5, len(one["values"]) - 5, 37):
+            time = answer["start"] + (number + 0.5) * answer["width"]
+            pixels = page.tab.evaluate(COLUMN, [one["key"], column(page, time) - surface(page)["x"]])
+            expected = len(pixels) * min(one["values"][number] / most, 1)
+            assert abs(sum(pixels) - expected) <= 1, (one["key"], number)
+            assert pixels == sorted(pixels, reverse=True)  # from the bottom
+            heights.add(sum(pixels))
+        assert len(heights) > 1
+    top = page.find("[data-counter=sm]").bounding_box()
+    page.tab.mouse.move(column(page, answer["start"] + 200.5 * answer["width"]), top["y"] + 10)
+    value = answer["counters"][shown.index("sm")]["values"][200]
+    assert f"SM efficiency {value:.1f} %" in page.find("[data-counter-tip]").inner_text()
+    page.find("[data-surface]").focus()
+    page.tab.keyboard.press("c")
+    drawn(page)
+    assert page.find("[data-counter]").count() == 0
+
+
+@pytest.mark.statement("WY10")
+def test_what_is_unknown_is_hatched(opened: Open, copied: Callable[[], Path], prof: session.Profile):
+    path = copied()
+    begin, end = prof.database.rows(
+        "select start_ns, start_ns + duration_ns from event where stream = 8 order by start_ns limit 1"
+    )[0]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update event set tc = null")
+    with serving(path) as server:
+        page = opened(server)
+        start(page, **{"from": str(begin), "to": str(end), "counters": "on"})
+        drawn(page)
+        pixels = [page.tab.evaluate(COLUMN, ["tensor", 100 + x]) for x in range(12)]
+        drawn_share = sum(map(sum, pixels)) / sum(map(len, pixels))
+        assert 0.15 < drawn_share < 0.6
+        assert pixels[0] != pixels[1]  # slanted
+        page.tab.mouse.move(
+            surface(page)["x"] + 100, page.find("[data-counter=tensor]").bounding_box()["y"] + 9
+        )
+        assert (
+            page.find("[data-counter-tip]")
+            .inner_text()
+            .startswith("tensor cores na\nunknown in 100.0 % of the time")
+        )
 
 
 @pytest.mark.statement("WE03", "WS01")
