@@ -66,7 +66,8 @@ STANDS_ON = {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
     },
     "viewer": CORE | {
-        "parse", "prof", "store", "analysis", "metrics", "reports", "rules", "render", "session", "timeline",
+        "parse", "prof", "store", "analysis", "metrics", "reports", "rules", "render", "export", "session",
+        "timeline",
     },
     "commands": CORE | {
         "autostart", "capture", "store", "analysis", "export", "info", "overview", "parse", "prof", "render",

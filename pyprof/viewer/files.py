@@ -20,6 +20,7 @@ from pyprof.viewer.parameters import RowQuery
 from pyprof.viewer.request_context import HOUR, Context, wait_for_child
 
 _PIECE = 1 << 18
+_TRACE = ".pt.trace.json.gz"
 ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {media.partition(";")[0]: {} for media in MEDIA.values()}, "description": "The file."}
 }
@@ -47,26 +48,51 @@ async def of_task(
     title: str = "",
     **args: Any,
 ) -> StreamingResponse:
-    """Return the output of a child's task as a download. It ends, or never starts, if the client disconnects."""
+    """Return the output of a child's task as a download."""
     title = title or context.opened.name
+    name = f"{title}_{spec.suffix}.{FORMATS[format].extension if format in FORMATS else format}"
+    return await _download(
+        context, name, MEDIA[format], "export", task, make_body, format=format, title=title, **args
+    )
+
+
+async def of_trace(context: Context, start: int, end: int) -> StreamingResponse:
+    """Return what is in progress between two times as a Chrome trace."""
+    name = f"{context.opened.name}_{start}_{end}{_TRACE}"
+    # The file's own name says that it is compressed.
+    return await _download(
+        context, name, "application/gzip", f"export{_TRACE}", "trace", start=start, end=end
+    )
+
+
+async def _download(
+    context: Context,
+    name: str,
+    media: str,
+    file: str,
+    task: str,
+    make_body: Callable[[], bytes] = bytes,
+    /,  # a task may have arguments of these names
+    **args: Any,
+) -> StreamingResponse:
+    """Return the file that a child's task writes. It ends, or never starts, if the client disconnects."""
     folder = scratch.Folder()
-    target = os.path.join(folder.name, "export")
+    target = os.path.join(folder.name, file)
     try:
-        work = context.opened.exports.once(task, make_body, target=target, format=format, title=title, **args)
+        work = context.opened.exports.once(task, make_body, target=target, **args)
         await wait_for_child(context.request, work, HOUR)
         size = os.path.getsize(target)
     except BaseException:
         folder.cleanup()
         raise
-    file = f"{title}_{spec.suffix}.{FORMATS[format].extension if format in FORMATS else format}"
     ascii_name = "".join(
-        char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in file
+        char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name
     )
     return StreamingResponse(
         _pieces(target, folder),
-        media_type=MEDIA[format],
+        media_type=media,
         headers={
-            "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file, safe='')}",
+            "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}",
             "content-length": str(size),
         },
     )

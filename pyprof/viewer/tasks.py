@@ -75,6 +75,15 @@ def memory_steps(
     return memory(session.source(aggregation, None), worker, device, start, width, count)
 
 
+@TASKS.register("trace")
+def trace(session: Session, progress: Progress, target: str, start: int, end: int) -> dict[str, Any]:
+    """Write what is in progress between two times as a Chrome trace."""
+    from pyprof.export import write
+
+    write("chrome", session.store, target, start, end)
+    return {}
+
+
 @TASKS.register("tree")
 def tree(
     session: Session, progress: Progress, name: str, aggregation: int, worker: int | None

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
 from pyprof.timeline.counters import joined
-from pyprof.viewer import counter_values, event_search, models, timeline
+from pyprof.viewer import counter_values, event_search, files, models, timeline
 from pyprof.viewer.flows import flows as flows_of
 from pyprof.viewer.parameters import Offset, Run, WorkerId
 from pyprof.viewer.problems import Trouble
@@ -157,6 +157,18 @@ async def counters(
         opened,
         lambda store: counter_values.answer(store, worker, device, sums, in_use, keys),
     )
+
+
+@router.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/gzip": {}}, "description": "The file."}},
+)
+async def export(request: Request, start: _Time, end: _Time, run: Run = None) -> StreamingResponse:
+    """A Chrome trace of the events in progress in a stretch of time, compressed, as `pyprof export` writes it."""
+    if end <= start:
+        raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
+    return await files.of_trace(await context_of(request, run), start, end)
 
 
 Find = Annotated[

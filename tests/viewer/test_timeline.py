@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import random
 import sqlite3
@@ -543,6 +545,27 @@ def test_counters_of_a_training(tmp_path: Path) -> None:
             assert value == (None if most is None else pytest.approx(most, rel=1e-5))
 
 
+# --- export
+
+
+def test_a_stretch_as_a_chrome_trace(client: Asking, prof: session.Profile, tmp_path: Path) -> None:
+    """The file that `pyprof export` writes, with the events in progress and no others."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    start, end = low + (high - low) // 4, low + (high - low) // 2
+    answer = client.http.get("/api/timeline/export", params={"start": start, "end": end})
+    assert answer.headers["content-type"] == "application/gzip"
+    assert f'filename="net_{start}_{end}.pt.trace.json.gz"' in answer.headers["content-disposition"]
+    prof.export("chrome", tmp_path / "own.json.gz", start, end)
+    assert answer.content == (tmp_path / "own.json.gz").read_bytes()
+    events = json.loads(gzip.decompress(answer.content))["traceEvents"]
+    kernels = [one for one in events if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    assert len(kernels) == prof.database.rows(
+        "select count(*) from event where start_ns < ? and start_ns + duration_ns > ?", (end, start)
+    )[0][0]  # fmt: skip
+    assert 0 < len(kernels) < 5 * STEPS
+    client.json("/api/timeline/export", 422, start=5, end=5)
+
+
 # --- files of strangers
 
 DAMAGE = [
@@ -578,6 +601,7 @@ def ask_everything(client: Asking) -> None:
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
         ("timeline/counters", {"worker": 0, "device": 0, "start": 0, "end": 1 << 40}),
+        ("timeline/export", {"start": 0, "end": 1 << 40}),
         ("details/launch/3", {}),
         ("details/gap/0.0.1", {}),
     ):

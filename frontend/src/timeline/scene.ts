@@ -9,6 +9,13 @@ import type { Texts } from "./texts.svelte";
 import { before, type Tile } from "./tiles";
 import type { Window } from "./view";
 
+/** What a picture without pixels is made of; px of the page. */
+export type Shape =
+  | { kind: "rect"; x: number; y: number; width: number; height: number; fill: string }
+  | { kind: "text"; x: number; y: number; size: number; fill: string; text: string };
+/** Instead of a color: lines at 45°. */
+export const HATCH = "hatch";
+
 const LABEL = 46; // px: shorter records have no label
 const LABELS = 1500;
 
@@ -94,6 +101,9 @@ export class Scene {
   ends: [number, number, number, number][] = [];
   /** Ticks of hits in the last frame, for tests: track, and pixels of the canvas from the left. */
   ticks: [number, number][] = [];
+  /** What is drawn in the lanes, as far as it is recorded. */
+  private shapes: Shape[] | undefined;
+  private hatched: { ratio: number; pattern: CanvasPattern } | undefined;
 
   constructor(
     private readonly lanes: HTMLCanvasElement,
@@ -106,6 +116,7 @@ export class Scene {
 
   /** Read colors again: the theme has changed. */
   restyle(): void {
+    this.hatched = undefined;
     this.inks = new Inks(getComputedStyle(document.documentElement));
   }
 
@@ -162,6 +173,8 @@ export class Scene {
           if (labels.length < LABELS) this.labelled(labels, tile, one, lane, first, last, picture, width, color);
         });
         this.row.write(pixels, line * width, background);
+        if (this.shapes)
+          this.recordRow(pixels.subarray(line * width, (line + 1) * width), one.top + (lane - one.first) * HEIGHT, picture, ratio);
       }
     }
     this.off.getContext("2d")!.putImageData(this.image, 0, 0, 0, 0, width, Math.max(rows, 1));
@@ -181,13 +194,51 @@ export class Scene {
     void this.texts.fetch();
   }
 
+  /** What the lanes show, without pixels: equal neighbors are one rectangle. */
+  record(picture: Picture): Shape[] {
+    const shapes: Shape[] = (this.shapes = []);
+    try {
+      this.draw(picture);
+    } finally {
+      this.shapes = undefined;
+    }
+    return shapes;
+  }
+
+  private recordRow(row: Uint32Array, top: number, picture: Picture, ratio: number): void {
+    for (let first = 0, x = 1; x <= row.length; x++) {
+      if (x < row.length && row[x] === row[first]) continue;
+      this.shapes!.push({
+        kind: "rect",
+        x: first / ratio,
+        y: top - picture.scroll,
+        width: (x - first) / ratio,
+        height: HEIGHT,
+        fill: css(row[first]! & 0xffffff),
+      });
+      first = x;
+    }
+  }
+
+  /** Fill a rectangle of the canvas. */
+  private fill(
+    target: CanvasRenderingContext2D,
+    [x, y, width, height]: [number, number, number, number],
+    fill: string,
+    ratio: number,
+  ): void {
+    if (height <= 0) return;
+    target.fillStyle = fill === HATCH ? this.hatch(target, ratio) : fill;
+    target.fillRect(x, y, width, height);
+    this.shapes?.push({ kind: "rect", x: x / ratio, y: y / ratio, width: width / ratio, height: height / ratio, fill });
+  }
+
   /** The share of each pixel's time in which a device was busy, exact at every zoom: sums of gaps are. */
   private curve(target: CanvasRenderingContext2D, busy: Busy, picture: Picture, ratio: number, width: number): void {
     const top = (busy.top - picture.scroll) * ratio;
     const height = CURVE * ratio;
-    target.fillStyle = css(this.inks.of("--panel"));
-    target.fillRect(0, top, width, height);
-    target.fillStyle = css(this.inks.of("--c-compute"));
+    this.fill(target, [0, top, width, height], css(this.inks.of("--panel")), ratio);
+    const ink = css(this.inks.of("--c-compute"));
     const idle = this.idle(busy, picture, width);
     if (!idle) return;
     const scale = width / (picture.window.to - picture.window.from);
@@ -195,7 +246,7 @@ export class Scene {
     for (let x = Math.max(0, Math.floor(first!)); x < Math.min(width, last!); x++) {
       const inside = Math.min(x + 1, last!) - Math.max(x, first!);
       const high = height * Math.min(Math.max(inside - idle[x]!, 0), 1);
-      target.fillRect(x, top + height - high, 1, high);
+      this.fill(target, [x, top + height - high, 1, high], ink, ratio);
     }
   }
 
@@ -203,33 +254,29 @@ export class Scene {
   private counter(target: CanvasRenderingContext2D, one: Counted, picture: Picture, ratio: number, width: number): void {
     const top = Math.round((one.top - picture.scroll) * ratio);
     const height = Math.round(CURVE * ratio);
-    target.fillStyle = css(this.inks.of("--panel"));
-    target.fillRect(0, top, width, height);
+    this.fill(target, [0, top, width, height], css(this.inks.of("--panel")), ratio);
     const found = valuesOf(picture, one.counter);
     if (!found) return;
     const { data, values, unknown } = found;
     const most = largest(picture, one.counter);
     const scale = width / (picture.window.to - picture.window.from);
     const ink = css(this.inks.of(one.counter.unit === "B" ? "--c-memory" : one.counter.unit === "%" ? "--c-compute" : "--c-communication"));
-    const hatch = this.hatch(target, ratio);
     values.forEach((value, i) => {
       const from = data.start + i * data.width;
       const left = Math.max(Math.round((from - picture.window.from) * scale), 0);
       const right = Math.min(Math.round((from + data.width - picture.window.from) * scale), width);
       if (right <= left) return;
       const filled = Math.round(height * Math.min((value ?? 0) / (most || 1), 1));
-      target.fillStyle = ink;
-      target.fillRect(left, top + height - filled, right - left, filled);
+      this.fill(target, [left, top + height - filled, right - left, filled], ink, ratio);
       const inside = from + data.width > picture.timeline.start && from < picture.timeline.end;
       const share = unknown[i] ?? (one.counter.unit === "B" && value === null && inside ? 100 : 0);
       const part = Math.min(Math.round((height * share) / 100), height - filled);
-      if (part <= 0) return;
-      target.fillStyle = hatch;
-      target.fillRect(left, top + height - filled - part, right - left, part);
+      this.fill(target, [left, top + height - filled - part, right - left, part], HATCH, ratio);
     });
   }
 
   private hatch(target: CanvasRenderingContext2D, ratio: number): CanvasPattern {
+    if (this.hatched?.ratio === ratio) return this.hatched.pattern;
     const size = 6 * ratio;
     const tile = new OffscreenCanvas(size, size);
     const pen = tile.getContext("2d")!;
@@ -240,7 +287,9 @@ export class Scene {
       pen.lineTo(by + size, 0);
     }
     pen.stroke();
-    return target.createPattern(tile, "repeat")!;
+    const pattern = target.createPattern(tile, "repeat")!;
+    this.hatched = { ratio, pattern };
+    return pattern;
   }
 
   /** What a counter says at a point, if the point is in its curve. */
@@ -340,7 +389,10 @@ export class Scene {
       if (room < (LABEL - 10) * ratio) continue;
       target.fillStyle = onto(ink);
       const fitted = fit(target, text, room);
-      if (fitted) target.fillText(fitted, left + 3 * ratio, (top - picture.scroll + HEIGHT / 2 + 0.5) * ratio);
+      if (!fitted) continue;
+      const [x, y] = [left + 3 * ratio, (top - picture.scroll + HEIGHT / 2 + 0.5) * ratio];
+      target.fillText(fitted, x, y);
+      this.shapes?.push({ kind: "text", x: x / ratio, y: y / ratio, size: 11, fill: onto(ink), text: fitted });
     }
   }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -420,6 +421,90 @@ def test_what_is_unknown_is_hatched(opened: Open, copied: Callable[[], Path], pr
             .inner_text()
             .startswith("tensor cores na\nunknown in 100.0 % of the time")
         )
+
+
+def downloaded(page: Page, item: str) -> Any:
+    page.find("button:has-text('Export')").click()
+    with page.tab.expect_download() as download:
+        page.find(f".item:has-text('{item}')").click()
+    return download.value
+
+
+def color_of(page: Page, group: int) -> tuple[int, int, int]:
+    text = page.tab.evaluate(
+        "group => getComputedStyle(document.documentElement).getPropertyValue(`--r-${group}`).trim()", group
+    )
+    red, green, blue = (int(text[at : at + 2], 16) for at in (1, 3, 5))
+    return red, green, blue
+
+
+# Pixels of a PNG at points in px of the page, from the upper left of the picture.
+PIXELS = """async ([bytes, points, width]) => {
+    const image = await createImageBitmap(new Blob([Uint8Array.from(bytes)]));
+    const ratio = image.width / width;
+    const pen = new OffscreenCanvas(image.width, image.height).getContext("2d", { willReadFrequently: true });
+    pen.drawImage(image, 0, 0);
+    const pixel = (x, y) => pen.getImageData(Math.floor(x * ratio), Math.floor(y * ratio), 1, 1).data;
+    return points.map(([x, y]) => [...pixel(x, y)].slice(0, 3));
+}"""
+
+
+@pytest.mark.statement("WX11")
+def test_pictures_have_the_events_that_are_shown(opened: Open, client: Asking, prof: session.Profile):
+    """As PNG and as SVG: at the place of every event that is wide enough its color, and the names of all tracks."""
+    page = opened(width=1400, height=900)
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    start(page, **{"from": str(low), "to": str(low + (high - low) // 3), "by": "kernel"})
+    groups = client.json("/api/timeline/colors", by="kernel")["group"]
+    names = dict(prof.database.rows("select id, name from event"))
+    box, y = surface(page), row(page, stream(client, 8))
+    wide = [
+        # Not in the middle: there a line of the axis may be.
+        (column(page, a + (b - a) / 4) - box["x"], color_of(page, groups[names[id_]]))
+        for id_, a, b in events(prof, 8)
+        if b < low + (high - low) // 3 and column(page, b) - column(page, a) > 5
+    ]
+    assert len(wide) >= 2
+    side, top = 224, 52
+    file = downloaded(page, "PNG")
+    assert file.suggested_filename == "net_timeline.png"
+    points = [[side + x, top + y - 5 - box["y"]] for x, _ in wide]
+    pixels = page.tab.evaluate(PIXELS, [list(file.path().read_bytes()), points, side + box["width"]])
+    assert [tuple(pixel) for pixel in pixels] == [color for _, color in wide]
+
+    file = downloaded(page, "SVG")
+    assert file.suggested_filename == "net_timeline.svg"
+    root = ElementTree.fromstring(file.path().read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    inside = root.find(f"{space}svg")
+    rects = [
+        (*(float(one.get(key)) for key in ("x", "y", "width", "height")), one.get("fill"))
+        for one in inside.findall(f"{space}rect")
+    ]
+    for x, color in wide:
+        at = y - box["y"]
+        last = [fill for left, up, w, h, fill in rects if left <= x < left + w and up <= at < up + h][-1]
+        assert last == f"rgb({color[0]} {color[1]} {color[2]})"
+    texts = [one.text for one in root.iter(f"{space}text")]
+    sight = page.tab.evaluate("window.timeline.picture.layout.tracks.map(({ track }) => track.name)")
+    assert all(any(text.startswith(name) for text in texts) for name in sight)
+    tags = {one.tag.removeprefix(space) for one in root.iter()}
+    assert tags <= {"svg", "title", "defs", "pattern", "path", "rect", "text", "image"}
+    assert all(one.get("href").startswith("data:image/png;base64,") for one in root.iter(f"{space}image"))
+
+
+@pytest.mark.statement("WX11")
+def test_a_trace_of_the_selected_time(page: Page, prof: session.Profile, tmp_path: Path):
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    for address, first, last in (
+        ({"from": str(low), "to": str(high)}, low, high),
+        ({"area": f"{low + 100}_{low + 400}"}, low + 100, low + 400),
+    ):
+        start(page, **address)
+        file = downloaded(page, "Chrome trace")
+        assert file.suggested_filename == f"net_{first}_{last}.pt.trace.json.gz"
+        prof.export("chrome", tmp_path / "own.json.gz", first, last)
+        assert file.path().read_bytes() == (tmp_path / "own.json.gz").read_bytes()
 
 
 @pytest.mark.statement("WE03", "WS01")
