@@ -19,7 +19,7 @@ from pyprof.timeline.records import Records
 from pyprof.viewer.models import IdleCause, SelectedDevice, SelectedRow, SelectedTable, Selection
 from pyprof.viewer.problems import Trouble
 
-MOST = 3_000_000  # events: about a second
+_MOST = 3_000_000  # events: about a second
 _ROWS = 12
 Key = Literal["type", "operator", "module", "kernel", "kind"]
 _TABLES: tuple[tuple[Key, str, str, str], ...] = (
@@ -49,9 +49,9 @@ def selection(store: Store, start: int, end: int, worker: int | None) -> Selecti
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
     tracks = stored.places(store, worker, ("stream", "idle"))
     total = stored.count(store, tracks, start, end)
-    if total > MOST:
+    if total > _MOST:
         raise Trouble(
-            "parameter", f"end: the stretch has {total:,} events; choose one with at most {MOST:,}.", "end"
+            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
         )
     parts = [part for track in tracks if (part := _read(store, track, start, end))]
     names = dict(store.rows("select id, name from worker"))

@@ -633,7 +633,10 @@ def window_of(page: Page) -> tuple[int, int]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_is_accessible(opened: Open, theme: str):
     page = opened(theme=theme)
-    start(page)
+    start(page, counters="on", find="gemm")
+    page.find("button:has-text('List')").click()
+    page.find("[data-hit]").first.wait_for()
+    drawn(page)
     page.tab.evaluate(axe())
     found = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
