@@ -235,3 +235,13 @@ def test_memory_and_synchronizations_are_recorded():
     profile = captured("loader_workers_memory")
     assert pyprof.load(unpacked("loader_workers_memory.sqlite")).report("memory") is not None
     assert len(profile.report("alive"))
+
+
+def test_every_kernel_of_a_training_has_costs():
+    frame = kernels(captured("transformer_bf16"))
+    assert frame["flops"].notna().all()
+    assert frame["bytes"].notna().all()
+    # The gradient of q, k and v cannot be viewed as that of their product: it is read and written.
+    copied = frame[(frame["op"] == "view") & (frame["direction"] == "bprop")]
+    assert copied["bytes"].tolist() == 2 * 4 * [2 * 4 * 512 * 3 * 512 * 2]
+    assert copied["flops"].tolist() == 2 * 4 * [0]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.marker import is_event
-from pyprof.model import BASES, Bools, Call, Cost, Ints, Rows, Site
+from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Rows, Site
 from pyprof.prof.cost import UNKNOWN, find, lookup, total
 
 FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE = range(len(BASES))
@@ -31,12 +31,17 @@ class Signature(NamedTuple):
 
 
 def signature(site: Site) -> Signature:
-    """Return the signature of a site. The outermost call with a formula owns the cost."""
+    """Return the signature of a site. The outermost call with a formula owns the cost; in a backward that its formula
+    does not have (of a view whose gradient has to be copied) the operator that runs there."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
     users = [call for call in site.calls if not is_event(call)]
     for i, call in enumerate(users):
-        if lookup(call).basis != "unknown":
-            return Signature(call, i, event)
+        cost = lookup(call)
+        if cost.basis == "unknown":
+            continue
+        if site.direction == BPROP and event is not None and event.mod != "autograd" and not parts(cost):
+            break
+        return Signature(call, i, event)
     return Signature(None, 0, event)
 
 
