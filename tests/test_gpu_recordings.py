@@ -245,3 +245,38 @@ def test_every_kernel_of_a_training_has_costs():
     copied = frame[(frame["op"] == "view") & (frame["direction"] == "bprop")]
     assert copied["bytes"].tolist() == 2 * 4 * [2 * 4 * 512 * 3 * 512 * 2]
     assert copied["flops"].tolist() == 2 * 4 * [0]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_reports_agree_on_the_time_of_all_kernels(name: str):
+    """Of an execution of an operator time counts once, although kernels of one stream overlap on an H100 (programmatic
+    dependent launch); torch's own operator events have the sum."""
+    for profile in (captured(name), traced(name)):
+        executions: dict[int, list[tuple[int, int]]] = {}
+        for op, start, length in profile.database.rows("select op, start_ns, duration_ns from event"):
+            executions.setdefault(op, []).append((start, start + length))
+        union = 0
+        for spans in executions.values():
+            last = 0
+            for start, end in sorted(spans):
+                union += max(end - max(start, last), 0)
+                last = max(last, end)
+        for report, column in (
+            ("op_type", "gpu"), ("detail", "gpu"), ("module", "device_self_ns"), ("source_line", "device_self_ns"),
+        ):  # fmt: skip
+            assert profile.report(report)[column].sum() == union, report
+        total = sum(end - start for spans in executions.values() for start, end in spans)
+        assert profile.report("operator")["device_self_ns"].sum() == total
+        assert profile.kernels["duration_ns"].sum() == total
+        assert profile.report("kernel_summary")["total_ns"].sum() == kernels(profile)["duration_ns"].sum()
+
+
+@pytest.mark.parametrize("name", ["transformer_bf16", "two_streams", "generation"])
+@pytest.mark.parametrize("by", ["step", "operator", "kernel"])
+def test_a_run_does_not_differ_from_itself(name: str, by: str):
+    for profile in (captured(name), traced(name)):
+        table = profile.diff(profile, by=by)
+        assert len(table)
+        for column in table:
+            if column.startswith("delta_"):
+                assert not table[column].fillna(0).any(), column
