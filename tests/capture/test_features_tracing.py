@@ -22,9 +22,6 @@ from .features import Features, check
 features = Features()
 pytestmark = pytest.mark.filterwarnings("ignore")
 Tensor = torch.Tensor
-REGION = "torch.Torch-Compiled Region"
-COMPILED = "torch.autograd.CompiledFunction.apply"  # a region whose result needs a gradient
-COMPILED = "torch.autograd.CompiledFunction.apply"  # a region whose result needs a gradient
 
 
 def body(x: Tensor) -> Tensor:
@@ -63,7 +60,7 @@ def compile_eager() -> Any:
     return compiled("eager", body, torch.randn(3, 3), fullgraph=True)
 
 
-@features("torch.compile aot_eager", COMPILED)
+@features("torch.compile aot_eager", "aten.aten::relu", "aten.aten::add", "aten.aten::_safe_softmax")
 def compile_aot() -> Any:
     return compiled("aot_eager", body, torch.randn(3, 3), fullgraph=True)
 
@@ -73,12 +70,12 @@ NO_SPACE = pytest.mark.skipif(
 )
 
 
-@features("torch.compile inductor", COMPILED, long=True)
+@features("torch.compile inductor", "aten.aten::mm", long=True)
 def compile_inductor() -> Any:
     return compiled("inductor", body, torch.randn(3, 3), fullgraph=True)
 
 
-@features("torch.compile of a model", COMPILED)
+@features("torch.compile of a model", "aten.aten::convolution", "aten.aten::addmm")
 def compile_model() -> Any:
     return compiled("aot_eager", network(), torch.randn(2, 3, 8, 8), fullgraph=True)
 
@@ -141,7 +138,7 @@ class Cube(torch.autograd.Function):
         return grad * 3 * x * x
 
 
-@features("torch.compile of a custom Function and a checkpoint", COMPILED)
+@features("torch.compile of a custom Function and a checkpoint", "aten.aten::tanh")
 def compile_function() -> Any:
     def function(x: Tensor) -> Tensor:
         return torch.utils.checkpoint.checkpoint(lambda y: Cube.apply(y).tanh(), x, use_reentrant=False)  # type: ignore[no-any-return]
@@ -271,7 +268,7 @@ def custom_operator() -> Any:
     return [grad, torch.ops.pyprof_tests.triple(x)]
 
 
-@features("custom operator, compiled", COMPILED)
+@features("custom operator, compiled", "aten.aten::tanh")
 def custom_operator_compiled() -> Any:
     return compiled("aot_eager", lambda x: triple(x).tanh(), torch.randn(3), fullgraph=True)
 
