@@ -10,7 +10,7 @@ from pyprof.rules.thresholds import limit
 from pyprof.units import duration, percent
 
 _ADVICE = {
-    "dataloader": "See R08 and R09: the training loop waits for its DataLoader.",
+    "dataloader": "Load batches in the background (num_workers), or make each sample cheaper to prepare.",
     "io": "Read and decode files in workers of the DataLoader, or preprocess them ahead of time.",
     "cpu": "Operators and CUDA calls run on the CPU meanwhile: see the longest calls in the evidence.",
     "other": "Neither operators nor CUDA calls run on the CPU meanwhile: Python code, other libraries or other "

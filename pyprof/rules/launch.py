@@ -40,11 +40,13 @@ def launch_bound(run: Run) -> Finding | None:
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
     calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
-    cost = f", and launching one takes {duration(time / calls)} on the CPU" if calls else ""
+    every = run.wall / max(run.steps, 1) / max(per_step, 1)
+    cost = f" and its launch call {duration(time / calls)} on the CPU" if calls else ""
     return run.finding(
         f"The GPU waits for kernel launches {percent(run.share(late))} of the time: there are {per_step:.0f} "
-        f"kernels{run.per_step}, the median kernel takes {duration(middle)}{cost}.",
-        _less_launches(run) + " Larger batches make each kernel longer.",
+        f"kernels{run.per_step}, one every {duration(every)}; the median kernel takes {duration(middle)}{cost}.",
+        f"{_less_launches(run)} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
+        "such a step is shorter, and so is the wait.",
         late,
         _gaps(run),
         "Time a step without recording first: recording makes launches take longer, up to two thirds "

@@ -97,7 +97,7 @@ def memory_full(run: Run) -> Finding | None:
     )
 
 
-@rule("R31", "memory_underused", GPU, rows=Rows("memory", "Memory"))
+@rule("R31", "memory_underused", GPU)
 def memory_underused(run: Run) -> Finding | None:
     """Much memory of the GPU is free, and a larger batch would help: the run is bound by launches (R05), or kernels do
     not fill the GPU (R26).
@@ -112,7 +112,7 @@ def memory_underused(run: Run) -> Finding | None:
     if most.share >= limit("R31.memory"):
         return None
     reasons, missing = [], []
-    for rule_id, name in (("R05", "launches bound the run (R05)"), ("R26", "kernels are small (R26)")):
+    for rule_id, name in (("R05", "the GPU waits for launches"), ("R26", "kernels are too small to fill it")):
         verdict = judge(RULES[rule_id], run)
         if verdict.needs is not None:
             missing.append(verdict.needs)

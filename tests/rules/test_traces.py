@@ -191,4 +191,4 @@ def test_a_run_that_is_not_cut_has_no_steps_to_speak_of():
         made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
     found = outcome("R05", made).finding
     assert found is not None
-    assert "there are 90 kernels, the median" in found.problem
+    assert "there are 90 kernels, one every 10 us; the median" in found.problem
