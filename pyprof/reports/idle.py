@@ -10,6 +10,7 @@ import pandas as pd
 
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.host_work import HostWork, Places
+from pyprof.analysis.operator_tree import operator_name
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import without_version
@@ -362,7 +363,7 @@ def _texts(source: Source, work: HostWork, table: pd.DataFrame) -> pd.DataFrame:
         around = work.stack(number)
         stack = "\n".join(around.frames) or stack
         rows.append((
-            without_version(names[call]) if call >= 0 else None, names.get(host),
+            without_version(names[call]) if call >= 0 else None, operator_name(names[host]) if host in names else None,
             WHERE[where] if where >= 0 and name else None, name, module or around.module,
             stack and stack.rpartition("\n")[2], stack,
         ))  # fmt: skip

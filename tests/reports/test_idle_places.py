@@ -77,3 +77,19 @@ def test_python_functions_tell_the_line_of_a_wait(tmp_path: Path):
     assert (one["line"], one["stack"]) == ("data.py:44", "train.py:7\ndata.py:30\ndata.py:44")
     assert one["total_ns"] == (1020 - 150) * 1000
     assert "num_workers" in one["advice"]
+
+
+def test_a_marker_of_ours_is_told_by_its_call(tmp_path: Path):
+    """The range around a call is a text with all its arguments: what a reader needs of it is the call."""
+    us = 1000
+    marker = "{'pyprof': 1, 'mod': 'torch.optim', 'op': 'AdamW.step', 'args': []}"
+    events = [
+        *product(100 * us, 1),
+        kineto.annotation(marker, 180 * us, 1200 * us),
+        *product(1000 * us, 2),
+        kineto.kernel("gemm", 115 * us, 150 * us, 1),
+        kineto.kernel("gemm", 1020 * us, 1050 * us, 2),
+    ]
+    table = pyprof.load(kineto.write(tmp_path / "trace.json", events)).report("idle")
+    assert "torch.optim.AdamW.step" in set(table["host"])
+    assert not table["host"].dropna().str.startswith("{").any()
