@@ -38,12 +38,13 @@ class Comparison:
         if step is None or not step.base or step.other is None or step.delta is None:
             return ""
         both = f"{duration(step.base)} in the base, {duration(step.other)} in the other"
-        if step.noise or not step.delta:
-            return (
-                f"A step takes as long in both: {both}{', a difference within the noise' * bool(step.delta)}."
-            )
+        change = 100 * step.delta / step.base
+        if not step.delta:
+            return f"A step takes as long in both: {both}."
+        if step.noise:
+            return f"A step takes {both}: the difference ({change:+.1f} %) is within the noise of the steps."
         more = "more" if step.delta > 0 else "less"
-        sentence = f"A step takes {duration(abs(step.delta))} {more} ({100 * step.delta / step.base:+.1f} %): {both}."
+        sentence = f"A step takes {duration(abs(step.delta))} {more} ({change:+.1f} %): {both}."
         parts = [
             one for one in self.steps
             if one.section == "part" and one.delta and not one.noise and (one.delta > 0) == (step.delta > 0)

@@ -156,6 +156,7 @@ class Library:
     def states(self) -> list[Run]:
         """Return the runs and their states."""
         out = []
+        several = len(self._paths) > 1  # in the order in which they were named, whichever is newer
         for name, (path, _) in self.runs().items():
             running, failed = self._imports.get(name), self._failed.get(name)
             state: State = (
@@ -163,7 +164,8 @@ class Library:
             )
             out.append(
                 Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
-                    detail=str(failed[1]) if failed and state == "failed" else None, modified=_modified(path))
+                    detail=str(failed[1]) if failed and state == "failed" else None,
+                    modified=None if several else _modified(path))
             )  # fmt: skip
         return out
 

@@ -83,6 +83,7 @@ def test_several_files_are_compared(started, tmp_path):
     assert compared().json()["steps"][0]["name"] == "step"
     runs = httpx.get(f"{base}api/profile", trust_env=False).json()["runs"]
     assert [run["name"] for run in runs] == ["before/net.sqlite", "after/net.sqlite"]
+    assert [run["modified"] for run in runs] == [None, None]  # the page compares them in the order given
 
 
 @pytest.mark.parametrize(

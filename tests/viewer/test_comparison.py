@@ -49,7 +49,8 @@ def test_groups_are_summed_at_each_place_the_largest_first():
         ((10e6, 12e6, None), [("kernel", 2e6, True), ("idle", -1e6, None)],
          "A step takes 2 ms more (+20.0 %): 10 ms in the base, 12 ms in the other."),
         ((10e6, 12e6, True), [],
-         "A step takes as long in both: 10 ms in the base, 12 ms in the other, a difference within the noise."),
+         "A step takes 10 ms in the base, 12 ms in the other: the difference (+20.0 %) is within the noise of the "
+         "steps."),
         ((10e6, 10e6, True), [], "A step takes as long in both: 10 ms in the base, 10 ms in the other."),
         ((None, 12e6, None), [], ""),
     ],

@@ -68,7 +68,7 @@ class Run(Model):
     progress: float
     detail: str | None
     modified: float | None = Field(
-        description="When its file was written last, in s since 1970; null if it is gone."
+        description="When its file was written last, in s since 1970; null if it is gone, or of files named one by one."
     )
 
 
