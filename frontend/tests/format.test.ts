@@ -60,3 +60,16 @@ test("a long name keeps its beginning and its end", () => {
   expect(format.middle("abcdefghijk", 6)).toBe("abcd…k");
   expect(format.middle("abcdefghijk", 6)).toHaveLength(6);
 });
+
+test("a kernel is told by what comes after the namespaces of torch", () => {
+  expect(format.kernel("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<A<4>>(A<4>)")).toBe(
+    "multi_tensor_apply_kernel<A<4>>(A<4>)",
+  );
+  expect(format.kernel("void cutlass::Kernel2<x>(x)")).toBe("cutlass::Kernel2<x>(x)");
+  expect(format.kernel("volta_sgemm_128x64_nn")).toBe("volta_sgemm_128x64_nn");
+  expect(format.kernel("aten::mm")).toBe("aten::mm");
+});
+
+test("microseconds of a sentence have the sign of those in tables", () => {
+  expect(format.prose("one every 67.9 us; status of 3 users")).toBe("one every 67.9 µs; status of 3 users");
+});

@@ -31,6 +31,11 @@ test("of a path the end and the numbered part stay", () => {
   expect(texts("Net_0/Encoder_0/Layer_7/softmax")).toEqual(["Net_0/Encoder_0", "[/Layer_7/softmax]"]);
   expect(texts("a/b/c")).toEqual(["a/b", "[/c]"]);
   expect(segments("a/b")).toBeUndefined();
+  expect(segments("package/module.py:95", false)).toEqual([
+    { text: "package", keep: false },
+    { text: "/module.py:95", keep: true },
+  ]);
+  expect(texts("Net_0.Encoder_0.Layer_*.Linear_3")).toEqual(["Net_0.Encoder_0.Layer_*", "[.Linear_3]"]);
   expect(texts("Net_0.Encoder_0.Layer_17.Linear_3")).toEqual(["Net_0.Encoder_0", "[.Layer_17.Linear_3]"]);
   expect(segments("void f<1.0, 2.0>(a.b.c)")).toBeUndefined();
 });

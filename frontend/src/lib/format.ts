@@ -23,6 +23,7 @@ export function figure(value: number, unit: string): string {
 /** A figure with its unit, of any kind. */
 export function said(one: { value: unknown; unit: string }): string {
   if (typeof one.value !== "number") return one.value === null ? UNKNOWN : String(one.value);
+  if (one.unit === "FLOP/s") return rate(one.value, one.unit);
   return one.unit === "ns" ? time(one.value) : one.unit === "%" ? percent(one.value) : number(one.value);
 }
 /** The exact value, where what is shown is rounded. */
@@ -140,6 +141,12 @@ export function percent(share: number | null | undefined): string {
 export function tick(text: string): string {
   return text.replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
 }
+
+/** A sentence of the server's, whose microseconds are plain letters, as a terminal needs them. */
+export const prose = (text: string): string => text.replace(/(\d) us\b/g, "$1 µs");
+
+/** A kernel's name without what nearly all of torch's begin with, as far as it is cut at its end. */
+export const kernel = (name: string): string => name.replace(/^void /, "").replace(/^(at::native::|\(anonymous namespace\)::)+(?=\w)/, "");
 
 /** What is left of a name that is too long: its beginning and its end, which differ most. */
 export function middle(text: string, most: number): string {

@@ -6,7 +6,7 @@ export interface Segment {
   keep: boolean;
 }
 
-const MODULE = /^\w+(\.[\w[\]]+){2,}$/;
+const MODULE = /^\w+(\.[\w[\]*]+){2,}$/;
 
 /** Split a path so that its last part and the last part with a number stay: which layer, and what in it.
  * `model/layers/layer_11/attention/softmax` is cut at `model/layers` and at `attention`. Of a file, whose folders have versions, only the end: `numbers` is false. */
@@ -14,7 +14,7 @@ export function segments(path: string, numbers = true): Segment[] | undefined {
   // Modules of torch.profiler are joined by points.
   const between = MODULE.test(path) ? "." : "/";
   const parts = path.split(between).map((text, at) => (at ? between + text : text));
-  if (parts.length < 3 || parts.some((part) => part.length > 60)) return undefined;
+  if (parts.length < (numbers ? 3 : 2) || parts.some((part) => part.length > 60)) return undefined;
   const last = parts.length - 1;
   const numbered = !numbers ? -1 : parts.findLastIndex((part, at) => at < last && /[_.[]?\d+\]?$/.test(part) && !/_0$/.test(part));
   const out: Segment[] = [];
