@@ -29,7 +29,11 @@ _COLUMNS = (
         "window_ns", "Window (ns)", "ns",
         "From the start of the first aggregated step to the end of the last, with the device's bounds as in step_time.",
     ),
-    Column("utilization", "GPU Utilization (%)", "%", "Busy as a share of the window.", float),
+    Column(
+        "utilization", "GPU Utilization (%)", "%",
+        "Time with at least one kernel, as a share of the window. GPU Utilization of the summary counts copies, too.",
+        float,
+    ),
     Column(
         "sm_efficiency", "Est. SM Efficiency (%)", "%",
         "Share of the multiprocessors that had a block, averaged over the window: at each moment the sum of blocks / "
