@@ -51,13 +51,16 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
 
     >>> headline(Step(178e6, 5, 1, (), None), Best("The loop waits for data.", 59e6, 33.2))
     'A step takes 178 ms, the median of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
+    >>> headline(Step(16e6, 8, 8, (), None), None)
+    'A step takes 16 ms, the median of 8 on 8 workers.'
     """
     if step.length is None:
         return ""
     if step.number is None:
         text = f"The recording takes {duration(step.length)}."
     else:
-        of = f", the median of {step.number}" if step.number > 1 else ""
+        whose = f" on {step.workers} workers" if step.workers > 1 else ""
+        of = f", the median of {step.number}{whose}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
         text += f" {best.problem}"
