@@ -107,8 +107,8 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
     page.go()
     sentence = page.find("[data-headline]").inner_text()
     assert (
-        "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 us behind the first rank in total, "
-        "400 us of it at all_reduce" in sentence
+        "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 µs behind the first rank in total, "
+        "400 µs of it at all_reduce" in sentence
     )
 
 
