@@ -49,8 +49,7 @@ def launch_bound(run: Run) -> Finding | None:
         "such a step is shorter, and so is the wait.",
         late,
         _gaps(run),
-        "Time a step without recording first: recording makes launches take longer, up to two thirds "
-        "(docs/measurements.md). Then the launch-bound share of the summary falls, and a step gets shorter.",
+        "The launch-bound share of the summary falls, and a step gets shorter.",
     )
 
 
