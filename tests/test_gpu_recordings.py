@@ -280,3 +280,38 @@ def test_a_run_does_not_differ_from_itself(name: str, by: str):
         for column in table:
             if column.startswith("delta_"):
                 assert not table[column].fillna(0).any(), column
+
+
+def test_a_product_under_autocast_moves_16_bits():
+    frame = kernels(captured("transformer_bf16"))
+    head = frame[(frame["module"] == "head") & frame["name"].str.startswith("nvjet")]
+    rows, inside, outside = 4 * 512, 512, 8192
+    operands = rows * inside + inside * outside + rows * outside
+    assert head["bytes"].tolist() == 2 * 3 * [2 * operands]  # forward, two gradients; two steps
+    assert head["flops"].tolist() == 2 * 3 * [2 * rows * inside * outside]
+    casts = frame[frame["full_name"].str.contains("bfloat16_copy_kernel") & (frame["op"] == "linear")]
+    assert len(casts)
+    assert (casts["bytes"] > 0).all()  # 4 bytes read, 2 written: of its own operator
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_no_product_is_faster_than_the_roofline(name: str):
+    """Data of small products may come from the L2 cache, whose bandwidth is above the roofline's."""
+    frame = kernels(captured(name))
+    products = np.array(
+        [kernel_names.kind(text) in kernel_names.PRODUCTS for text in frame["full_name"]], bool
+    )
+    large = frame[products & (frame["bytes"] > L2)]
+    assert (large["roofline_ns"].dropna() <= large["duration_ns"][large["roofline_ns"].notna()]).all()
+
+
+def test_what_prepares_a_gradient_carries_none_of_it():
+    frame = kernels(captured("resnet_channels_last"))
+    helpers = frame[frame["full_name"].str.contains("init_device_workspace")]
+    assert len(helpers) == 2 * 4
+    assert (helpers["flops"] == 0).all()
+    backward = frame[(frame["op"] == "conv2d") & (frame["direction"] == "bprop")]
+    for part in ("_dgrad_", "_wgrad_"):  # each gradient is one product of the size of the forward
+        own = backward[backward["full_name"].str.contains(part)].groupby(["op_id", "step"])["flops"].sum()
+        whole = backward.groupby(["op_id", "step"])["flops"].sum().loc[own.index]
+        assert set((whole / own).round(6)) <= {1.0, 2.0}

@@ -208,9 +208,9 @@ def describe(name: str) -> Kernel:
         tensor_core = value if isinstance(value, bool) else None
     math = _text(_MATHS, name) if kind_ in PRODUCTS else None
     algorithm = _text(_ALGORITHMS, name) if kind_ in ("conv", "gemm") else None
-    return Kernel(
-        kind_ or "other", tensor_core, _text(_ARCHITECTURES, name), math, _text(_PARTS, name), algorithm
-    )
+    helps = kind_ in ("other", "memory")  # of a row of the table: what prepares a gradient is none
+    part_ = None if helps else _text(_PARTS, name)
+    return Kernel(kind_ or "other", tensor_core, _text(_ARCHITECTURES, name), math, part_, algorithm)
 
 
 def kind(name: str) -> str:

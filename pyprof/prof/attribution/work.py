@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof.marker import is_event
-from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Rows, Site
-from pyprof.prof.cost import UNKNOWN, find, lookup, total
+from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Rows, Site, Tensor, Value
+from pyprof.prof import kernels
+from pyprof.prof.cost import UNKNOWN, find, lookup, tensors_of, total
 
 FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE = range(len(BASES))
 ALGORITHMS = (
@@ -31,18 +32,54 @@ class Signature(NamedTuple):
 
 
 def signature(site: Site) -> Signature:
-    """Return the signature of a site. The outermost call with a formula owns the cost; in a backward that its formula
-    does not have (of a view whose gradient has to be copied) the operator that runs there."""
+    """Return the signature of a site. The outermost call with a formula owns the cost. The operator inside owns its own
+    in a backward that the formula does not have (of a view whose gradient has to be copied), and where autocast
+    converts an operand of a product; the product is then one of 16 bits."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
     users = [call for call in site.calls if not is_event(call)]
     for i, call in enumerate(users):
         cost = lookup(call)
         if cost.basis == "unknown":
             continue
-        if site.direction == BPROP and event is not None and event.mod != "autograd" and not parts(cost):
+        inside = _autocast_types(call, event)
+        lacks = site.direction == BPROP and not parts(cost) and event is not None and event.mod != "autograd"
+        if lacks or len(inside) > 1:
             break
-        return Signature(call, i, event)
+        return Signature(_with_type(call, *inside) if inside else call, i, event)
     return Signature(None, 0, event)
+
+
+_HALF, _NONE = frozenset({"float16", "bfloat16"}), frozenset[str]()
+
+
+def _autocast_types(call: Call, event: Call | None) -> set[str | None]:
+    """Return the types of an operator's tensors, if it is part of a product under autocast: it works on 16 bits, or
+    converts to them, and the product's call has operands in float32. Else empty."""
+    if (
+        event is None
+        or event.mod == "autograd"
+        or not kernels.FITS.get(family(call), _NONE) & kernels.PRODUCTS
+    ):
+        return set()
+    outside, inside = (
+        {tensor.dtype for arg in one.args for tensor in tensors_of(arg.value)} for one in (call, event)
+    )
+    return (
+        inside
+        if "float32" in outside and inside & _HALF and (inside != outside or len(inside) > 1)
+        else set()
+    )
+
+
+def _with_type(call: Call, dtype: str | None) -> Call:
+    """Return a call whose tensors in float32 have another type."""
+
+    def cast(value: Value) -> Value:
+        if isinstance(value, Tensor):
+            return value._replace(dtype=dtype) if value.dtype == "float32" else value
+        return tuple(map(cast, value)) if type(value) is tuple else value
+
+    return call._replace(args=tuple(arg._replace(value=cast(arg.value)) for arg in call.args))
 
 
 class Work:
