@@ -25,7 +25,7 @@ def _overhead(window: Window) -> int | None:
     return None if sites is None or pauses is None else sites + pauses
 
 
-@metric("profiler_overhead", "Profiler Overhead", "ns", "")
+@metric("profiler_overhead", "Overhead of Recorded Calls", "ns", "")
 def _profiler_overhead(window: Window) -> Value:
     """Estimated time that PyProf took from the program, over the whole recording and all workers: recorded calls and
     calls of modules, each at the cost that was measured when the recording ended, and pauses in which torch's
@@ -34,8 +34,9 @@ def _profiler_overhead(window: Window) -> Value:
     return _overhead(window)
 
 
-@metric("profiler_overhead_share", "Profiler Overhead Share", "%", "time that was recorded")
+@metric("profiler_overhead_share", "Overhead Share of Recorded Calls", "%", "time that was recorded")
 def _profiler_overhead_share(window: Window) -> Value:
-    """Profiler overhead as a share of the time in which the recording's windows were open, over all workers."""
+    """Overhead of recorded calls as a share of the time in which the recording's windows were open, over all workers.
+    Torch's own profiler adds more: a step that waits for launches takes up to two thirds longer while recorded."""
     overhead, length = _overhead(window), _sum(window, "overhead.window_ns")
     return None if overhead is None or length is None else share(overhead, length)
