@@ -59,7 +59,7 @@ def model_flops(rows: Rows, costs: Costs) -> Column:
 
 def _site_figures(site: Site, cpu: bool) -> _Figures | None:
     """Return the figures of a site's rows, if they differ."""
-    owner, level, event = signature(site)
+    owner, level, event = signature(site, not cpu)
     shared = True
     if cpu and (
         owner is None or site.direction != FPROP

@@ -58,10 +58,10 @@ class Costs(NamedTuple):
 
 def attribute(rows: Rows) -> Costs:
     """Return the cost of every row. The sum over the rows of a call and direction is the cost of the call."""
-    signatures = [signature(site) for site in rows.sites]
+    cpu = rows.kind == OPERATOR
+    signatures = [signature(site, not cpu.any()) for site in rows.sites]
     n = len(rows)
     work = Work(rows, signatures)
-    cpu = rows.kind == OPERATOR
     if cpu.any():
         cpu_rows.fill(work, np.flatnonzero(cpu))
     gpu = np.flatnonzero(rows.kind == KERNEL)

@@ -31,17 +31,18 @@ class Signature(NamedTuple):
     event: Call | None
 
 
-def signature(site: Site) -> Signature:
+def signature(site: Site, launched: bool) -> Signature:
     """Return the signature of a site. The outermost call with a formula owns the cost. The operator inside owns its own
     in a backward that the formula does not have (of a view whose gradient has to be copied), and where autocast
-    converts an operand of a product; the product is then one of 16 bits."""
+    converts an operand of a product; the product is then one of 16 bits. That is seen only of what was launched:
+    operators around others have the types of their inputs."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
     users = [call for call in site.calls if not is_event(call)]
     for i, call in enumerate(users):
         cost = lookup(call)
         if cost.basis == "unknown":
             continue
-        inside = _autocast_types(call, event)
+        inside = _autocast_types(call, event) if launched else set()
         lacks = site.direction == BPROP and not parts(cost) and event is not None and event.mod != "autograd"
         if lacks or len(inside) > 1:
             break
