@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the timeline costs: to make, in the file, to serve, to draw.
+"""What the timeline costs: to make, in the file, to serve, to search, to draw.
 
     python benchmarks/timeline.py --kernels 1000000
 
-A recording is generated (gen_nsys.py) and loaded. CPU-seconds are those of the process. The page is moved by a script:
+A recording is generated (gen_nsys.py) and loaded. CPU-seconds are those of the process; of a question to the server,
+those of its child processes too, one after the other: the first gap is a child's first task. The page is moved by a script:
 120 frames each of a pan over the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and 10 %, and the
 zoom back; a frame is the time of its JavaScript. Needs Chromium for that. Aims are those of docs/measurements.md.
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from viewer import viewer
+from viewer import children, viewer
 
 from pyprof.analysis.build import build as build_database
 from pyprof.parse import loader
@@ -33,6 +34,7 @@ from pyprof.timeline import build
 HERE = Path(__file__).resolve().parent
 FRAMES = 120
 VIEWS = 40  # windows that the server is asked for
+SEARCHES = ("no such name", "gemm", "=launch-bound", "dur:>200us", "name:mm")
 _MOVES = """async ([frames, moves]) => {
     const { scene } = window.timeline;
     const out = {};
@@ -116,19 +118,43 @@ def served(client: httpx.Client, server: int) -> None:
     print(f"a view, inflated   {statistics.median(raw) / 2**20:8.2f} MiB, at most {max(raw) / 2**20:.2f}")
     print(f"a view, sent       {statistics.median(wire) / 2**20:8.2f} MiB, at most {max(wire) / 2**20:.2f}")
     print(f"a view, server     {1000 * statistics.mean(cpu):8.1f} CPU-ms on average")
+    low = timeline["start"] + int(span * 0.4)
+    whole = {"start": timeline["start"], "end": timeline["end"]}
     for share in (0.01, 0.1):
-        low, before = timeline["start"] + int(span * 0.4), ticks(server)
-        answer = client.get("api/timeline/selection", params={"start": low, "end": low + int(span * share)})
-        note = (
-            f"{1000 * (ticks(server) - before):8.0f} CPU-ms" if answer.is_success else answer.json()["detail"]
-        )
-        print(f"sums of {100 * share:3.0f} %      {note}")
+        window = {"start": low, "end": low + int(span * share)}
+        question(client, server, f"sums of {100 * share:3.0f} %", "timeline/selection", **window)
+    for find in SEARCHES:
+        question(client, server, f"search {find}", "timeline/search", find=find, **whole)
+    question(client, server, f"its hits {find}", "timeline/hits", find=find, offset=10_000)
+    own = {key: timeline["counters"][0][key] for key in ("worker", "device")}
+    question(client, server, "counters of   1 %", "timeline/counters", start=low, end=low + span // 100, **own)
+    question(client, server, "counters of 100 %", "timeline/counters", **whole, **own)
+    question(client, server, "again", "timeline/counters", **whole, **own)
+    gaps = next(track["events"] for track in timeline["tracks"] if track["kind"] == "idle")
+    for name, number in (("the first gap", gaps // 2), ("another gap", gaps // 3), ("a third", 1)):
+        question(client, server, name, f"details/gap/{own['worker']}.{own['device']}.{number}")
 
 
-def ticks(process: int) -> float:
-    """The CPU-seconds of a process."""
+def question(client: httpx.Client, server: int, name: str, path: str, **parameters: Any) -> None:
+    """Ask once, and print the CPU time of the server and of its children, and how long the answer took."""
+    before, begin = everywhere(server), time.perf_counter()
+    answer = client.get(f"api/{path}", params=parameters)
+    seconds = time.perf_counter() - begin
+    note = "" if answer.is_success else answer.json()["detail"]
+    print(
+        f"{name:20} {1000 * (everywhere(server) - before):8.0f} CPU-ms, {1000 * seconds:.0f} ms until the answer {note}"
+    )
+
+
+def everywhere(process: int) -> float:
+    """The CPU-seconds of a process and its children, those that ended too."""
+    return ticks(process, ended=True) + sum(ticks(child) for child in children(process))
+
+
+def ticks(process: int, ended: bool = False) -> float:
+    """The CPU-seconds of a process; `ended`: with those of its children that ended."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(int(field) for field in fields[11 : 15 if ended else 13]) / os.sysconf("SC_CLK_TCK")
 
 
 def drawn(url: str) -> None:
@@ -170,10 +196,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kernels", type=int, default=1_000_000)
+    parser.add_argument("--database", type=Path, help="one that has a timeline, instead of a generated one")
     arguments = parser.parse_args()
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
-        database = made(Path(folder), arguments.kernels)
+        database = arguments.database or made(Path(folder), arguments.kernels)
         with viewer(database, Path(folder) / "cache") as (process, url, _):
             with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
                 served(client, process.pid)
