@@ -5,9 +5,10 @@
     python benchmarks/timeline.py --kernels 1000000
 
 A recording is generated (gen_nsys.py) and loaded. CPU-seconds are those of the process; of a question to the server,
-those of its child processes too, one after the other: the first gap is a child's first task. The page is moved by a script:
-120 frames each of a pan over the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and 10 %, and the
-zoom back; a frame is the time of its JavaScript. Needs Chromium for that. Aims are those of docs/measurements.md.
+those of its child processes too, one question after the other: the first counters start a child. The page is moved by
+a script: 120 frames each of a pan over the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and
+10 %, and the zoom back; a frame is the time of its JavaScript. Needs Chromium for that. Aims are those of
+docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ def served(client: httpx.Client, server: int) -> None:
         question(client, server, f"search {find}", "timeline/search", find=find, **whole)
     question(client, server, f"its hits {find}", "timeline/hits", find=find, offset=10_000)
     own = {key: timeline["counters"][0][key] for key in ("worker", "device")}
-    question(client, server, "counters of   1 %", "timeline/counters", start=low, end=low + span // 100, **own)
+    question(
+        client, server, "counters of   1 %", "timeline/counters", start=low, end=low + span // 100, **own
+    )
     question(client, server, "counters of 100 %", "timeline/counters", **whole, **own)
     question(client, server, "again", "timeline/counters", **whole, **own)
     gaps = next(track["events"] for track in timeline["tracks"] if track["kind"] == "idle")

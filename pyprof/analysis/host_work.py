@@ -11,14 +11,35 @@ import pandas as pd
 
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import Nesting, groups, nested, nesting_order
-from pyprof.model import Functions, Ints, Stack, Strings
+from pyprof.model import Bools, Column, Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
 from pyprof.store.kinds import IS_FUNCTION
 
 _NONE = -1
-_SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
+SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
+
+# Of the table op: executions of operators on a thread.
+EXECUTED = "operator in (select id from operator where unassociated = 0) and cpu_ns is not null"
+
+
+class Spans(NamedTuple):
+    """Intervals of threads, in the order of their ids, and what each stands for: an operator, or a text."""
+
+    thread: Ints
+    value: Ints
+    start: Ints
+    length: Ints
+
+    @staticmethod
+    def of(columns: dict[str, Column]) -> Spans:
+        """Return the columns of a query with these, in this order."""
+        return Spans(*(column.values for column in columns.values()))
+
+    def take(self, mask: Bools) -> Spans:
+        """Return some of them."""
+        return Spans(*(column[mask] for column in self))
 
 
 class Places(NamedTuple):
@@ -55,45 +76,57 @@ class HostWork:
         self._store = activity.store
         self._mine = activity.own("id")
 
+    def executions_of_operators(self) -> Spans:
+        """Return the executions of operators, by id."""
+        return Spans.of(
+            self._store.columns(
+                f"""select thread, operator, start_ns, end_ns - start_ns from op where {self._mine} and {EXECUTED}
+                    order by id"""
+            )
+        )
+
+    def ranges(self) -> Spans:
+        """Return push/pop ranges and RecordFunction events, by id."""
+        columns = self._activity.ranges
+        return Spans.of({name: columns[name] for name in ("thread", "text", "start_ns", "duration_ns")})
+
+    def functions(self) -> Spans:
+        """Return the Python functions that are not too short, by id."""
+        return Spans.of(
+            self._store.columns(
+                f"""select thread, text, start_ns, duration_ns from range
+                    where {self._mine} and {IS_FUNCTION} and duration_ns >= {SHORTEST} order by id"""
+            )
+        )
+
     @cached_property
     def _operators(self) -> dict[int, _Intervals]:
-        columns = self._store.columns(
-            f"""select thread, operator as value, start_ns, end_ns - start_ns as duration_ns from op where {self._mine}
-                and operator in (select id from operator where unassociated = 0) and cpu_ns is not null order by id"""
-        )
-        return _by_thread(*(columns[name].values for name in ("thread", "value", "start_ns", "duration_ns")))
+        return _by_thread(self.executions_of_operators())
 
     @cached_property
     def _ranges(self) -> dict[int, _Intervals]:
-        ranges = self._activity.ranges
-        texts = reads.texts(self._store)
+        ranges = self.ranges()
+        texts = reads.texts_of(self._store, ranges.value)
         step = [number for number, text in texts.items() if is_step(text)]
-        mask = ~np.isin(ranges["text"].values, step)
-        return _by_thread(
-            *(ranges[name].values[mask] for name in ("thread", "text", "start_ns", "duration_ns"))
-        )
+        return _by_thread(ranges.take(~np.isin(ranges.value, step)))
 
     @cached_property
-    def _functions(self) -> dict[str, Ints]:
-        columns = self._store.columns(
-            f"""select thread, text, start_ns, duration_ns from range
-                where {self._mine} and {IS_FUNCTION} and duration_ns >= {_SHORTEST} order by id"""
-        )
-        return {name: column.values for name, column in columns.items()}
+    def _functions(self) -> Spans:
+        return self.functions()
 
     @cached_property
     def _function_times(self) -> dict[int, _Intervals]:
-        return _by_thread(*self._functions.values())
+        return _by_thread(self._functions)
 
     @cached_property
     def _stacks(self) -> Stacks:
         """Call stacks of the functions, whose names are ids of texts."""
+        thread, value, start, length = self._functions
         strings, code = Strings(), {}
-        for number, text in reads.texts(self._store).items():
+        for number, text in reads.texts_of(self._store, value).items():
             code[number] = strings.code(text)
-        name = np.array([code[number] for number in self._functions["text"].tolist()], np.int64)
-        thread, start = self._functions["thread"], self._functions["start_ns"]
-        return Stacks(Functions(thread, start, start + self._functions["duration_ns"], name), strings, 0)
+        name = np.array([code[number] for number in value.tolist()], np.int64)
+        return Stacks(Functions(thread, start, start + length, name), strings, 0)
 
     def executions(self, thread: Ints, time: Ints) -> tuple[Ints, Ints]:
         """Return the innermost operator around each moment on a thread, in the table `operator`, and the end of that
@@ -130,7 +163,8 @@ class HostWork:
         return Places(operator, following, text, function, stack)
 
 
-def _by_thread(thread: Ints, value: Ints, start: Ints, length: Ints) -> dict[int, _Intervals]:
+def _by_thread(spans: Spans) -> dict[int, _Intervals]:
+    thread, value, start, length = spans
     out = {}
     for number, members in groups(thread):
         order = members[nesting_order(start[members], start[members] + length[members], lambda tied: -tied)]

@@ -86,6 +86,25 @@ class Activity:
         return np.where(self.launched, self.event["api"].values & _MASK, -1)
 
     @cached_property
+    def operator_of_call(self) -> Ints:
+        """The operator of each API call, -1 for none, and -1 at the end."""
+        columns = self.store.columns(
+            f"""select op.id, op.operator from op join operator o on o.id = op.operator
+                where o.unassociated != 1 and {self.own("op.id")} order by op.id"""
+        )
+        id_, op = columns["id"].values, self.call["op"]
+        place = np.searchsorted(id_, op.values)
+        same = op.mask() & (np.r_[id_, -1][np.minimum(place, len(id_))] == op.values)
+        out: Ints = np.r_[np.r_[columns["operator"].values, -1][np.where(same, place, -1)], -1]
+        return out
+
+    @cached_property
+    def launching_thread(self) -> int:
+        """The thread with the most launches, -1 without any."""
+        launching = self.call["thread"].values[self.launch[self.launched]]
+        return int(np.bincount(launching).argmax()) if len(launching) else -1
+
+    @cached_property
     def replayed(self) -> tuple[Ints, Ints]:
         """Places of events of graph replays, and the ranges that they belong to."""
         columns = self.store.columns(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
+from pyprof.store.files import Store
 
 # In the order of their priority.
 CAUSES = ("queued", "data loader", "synchronization", "host copy", "launch-bound", "not recorded")
@@ -114,10 +116,10 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
                 {"cause": causes.cause, "count": 1, "total_ns": length, "longest_ns": length}
             )
             if _KEYS[group_by]:
-                places = _places(source, activity, work, causes)
+                places = _places(activity, work, causes)
                 groups = table.assign(**places).groupby(["cause", *places], sort=False)
                 table = groups.agg({"count": "sum", "total_ns": "sum", "longest_ns": "max"}).reset_index()
-                table = table.drop(columns=list(places)).join(_texts(source, work, table))
+                table = table.drop(columns=list(places)).join(_texts(source.store, work, table))
             whole = np.array([low]), np.array([high])
             window = high - low - int(activity.paused.within(*whole)[0])
             rows.append(_sums(table, ["cause", *_KEYS[group_by]], activity.name, device, window))
@@ -159,30 +161,21 @@ class Gap(NamedTuple):
     advice: str
 
 
-def gap(source: Source, worker: int, device: int, number: int) -> Gap | None:
-    """Return a gap of the recording by its number, from 0 in the order of time, as the timeline has it; None if there
-    are fewer, or no such device."""
-    activity = source.activity(worker)
-    if device not in activity.devices:
-        return None
-    cached = source.store.cached
-    waits = cached(("waits", worker), lambda: _Waits(activity))
-    begin, end, causes = cached(
-        ("gaps", worker, device), lambda: _within(activity, device, *activity.span, waits)
-    )
-    work = cached(("host work", worker), lambda: HostWork(activity))
-    place = np.flatnonzero(end > begin)[number : number + 1]
-    if not len(place):
-        return None
-    own = _Causes(*(values[place] for values in causes))
-    places = pd.DataFrame(_places(source, activity, work, own))
-    texts = _texts(source, work, places).iloc[0]
-    operator, event, cause = int(places["operator"].iloc[0]), int(own.event[0]), CAUSES[int(own.cause[0])]
-    op_id = source.store.rows("select op_id from operator where id = ?", (operator,))
+def gap(activity: Activity, start: int, end: int, event: int, work: Callable[[int], HostWork]) -> Gap:
+    """Return a gap of a device. `activity`: at least the event that ended it, with its launch (`event`: its place, -1
+    for none), and the calls during which it began, with what their copies copied; `work`: of a thread, at least in the
+    gap."""
+    begin, stop = np.array([start]), np.array([end])
+    own = _causes(activity, _Gaps(begin, stop, np.array([event])), _Waits(activity))
+    host = work(int(own.thread[0]))
+    places = pd.DataFrame(_places(activity, host, own))
+    texts = _texts(activity.store, host, places).iloc[0]
+    operator, cause = int(places["operator"].iloc[0]), CAUSES[int(own.cause[0])]
+    op_id = activity.store.rows("select op_id from operator where id = ?", (operator,))
     return Gap(
-        start_ns=int(begin[place[0]]),
-        end_ns=int(end[place[0]]),
-        length_ns=int((end - begin - activity.paused.within(begin, end))[place[0]]),
+        start_ns=start,
+        end_ns=end,
+        length_ns=int((stop - begin - activity.paused.within(begin, stop))[0]),
         cause=cause,
         thread=None if own.thread[0] == _NONE else int(own.thread[0]),
         event=None if event == _NONE else int(activity.id[event]),
@@ -297,15 +290,20 @@ def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> _Causes:
     )  # fmt: skip
     waited = (cause == _SYNC) | (cause == _COPY)
     thread = np.where(waited, np.r_[call["thread"].values, _NONE][wait], thread)
-    launching = call["thread"].values[activity.launch[activity.launched]]
-    usual = np.bincount(launching).argmax() if len(launching) else _NONE
+    unknown = thread == _NONE
+    if unknown.any():
+        thread = np.where(unknown, activity.launching_thread, thread)
     return _Causes(
-        cause, np.where(waited, wait, _NONE), gaps.event, np.where(thread == _NONE, usual, thread), gaps.start,
+        cause,
+        np.where(waited, wait, _NONE),
+        gaps.event,
+        thread,
+        gaps.start,
         np.where(waited, gaps.start, until),
-    )  # fmt: skip
+    )
 
 
-def _places(source: Source, activity: Activity, work: HostWork, causes: _Causes) -> dict[str, Ints]:
+def _places(activity: Activity, work: HostWork, causes: _Causes) -> dict[str, Ints]:
     """Return the place of the host of each gap as numbers: `call`, `host`: ids of texts; `where`: place in WHERE;
     `operator`: in the table `operator`; `stack`: of Python functions, for `HostWork.stack`. -1 is none."""
     queued = causes.cause == _QUEUED
@@ -313,7 +311,7 @@ def _places(source: Source, activity: Activity, work: HostWork, causes: _Causes)
     places = Places(*(np.full(len(queued), _NONE, np.int64) for _ in Places._fields))
     for place, values in zip(places, work.places(causes.thread[late], causes.start[late], causes.end[late])):
         place[late] = values
-    inside = _operators_of_calls(source, activity)[causes.call]  # a call knows its operator
+    inside = activity.operator_of_call[causes.call]  # a call knows its operator
     inside = np.where(inside >= 0, inside, places.operator)
     kernel = np.where(queued, _of(activity.event["operator"].values, causes.event), _NONE)
     operator = np.where(queued, kernel, np.where(inside >= 0, inside, places.following))
@@ -332,25 +330,12 @@ def _of(values: Ints, place: Ints) -> Ints:
     return out
 
 
-def _operators_of_calls(source: Source, activity: Activity) -> Ints:
-    """Return the operator of each API call, -1 for none, and -1 at the end."""
-    columns = source.store.columns(
-        f"""select op.id, op.operator from op join operator o on o.id = op.operator
-            where o.unassociated != 1 and {activity.own("op.id")} order by op.id"""
-    )
-    op = activity.call["op"]
-    place = np.searchsorted(columns["id"].values, op.values)
-    same = op.mask() & (_of(columns["id"].values, np.minimum(place, len(columns["id"].values))) == op.values)
-    out: Ints = np.r_[_of(columns["operator"].values, np.where(same, place, _NONE)), _NONE]
-    return out
-
-
-def _texts(source: Source, work: HostWork, table: pd.DataFrame) -> pd.DataFrame:
+def _texts(store: Store, work: HostWork, table: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of `_KEYS["place"]` as texts, None where there is none."""
-    names = reads.texts(source.store)
+    names = reads.texts_of(store, table[["call", "host"]].to_numpy())
     operators = {
         number: cells
-        for number, *cells in source.store.rows(
+        for number, *cells in store.rows(
             """select o.id, case when o.unassociated = 1 then null else o.name end, o.module, nullif(k.frames, '')
                from operator o left join stack k on k.id = o.stack"""
         )

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from pyprof.model import Ints
 from pyprof.store.files import Store
 from pyprof.store.kinds import ON_GPU
+
+_AT_ONCE = 1000  # parameters of a query
 
 
 def worker_names(store: Store) -> dict[int, str]:
@@ -15,6 +20,17 @@ def worker_names(store: Store) -> dict[int, str]:
 def texts(store: Store) -> dict[int, str]:
     """Return the texts of ranges and calls by their ids."""
     return dict(store.rows("select id, text from string"))
+
+
+def texts_of(store: Store, numbers: Ints) -> dict[int, str]:
+    """Return the texts with these ids, in the order of the ids; -1 is none."""
+    distinct = np.flatnonzero(np.bincount(numbers[numbers >= 0])).tolist()
+    out: dict[int, str] = {}
+    for first in range(0, len(distinct), _AT_ONCE):
+        part = distinct[first : first + _AT_ONCE]
+        marks = ", ".join("?" * len(part))
+        out.update(store.rows(f"select id, text from string where id in ({marks}) order by id", part))
+    return out
 
 
 def has_gpu(store: Store) -> bool:

@@ -19,6 +19,7 @@ class Place(NamedTuple):
     id: int
     kind: str
     worker: int
+    thread: int | None
     device: int | None
     stream: int | None
     shift: int
@@ -27,8 +28,8 @@ class Place(NamedTuple):
 def places(store: Store, worker: int | None, kinds: Sequence[str] = ()) -> list[Place]:
     """Return the tracks of a worker, or of all; of some kinds, or of all. Raises FormatError."""
     out = []
-    for number, kind, owner, device, stream, levels in store.rows(
-        """select id, kind, worker, device, stream, levels from track
+    for number, kind, owner, thread, device, stream, levels in store.rows(
+        """select id, kind, worker, thread, device, stream, levels from track
            where :worker is null or worker = :worker order by id""",
         {"worker": worker},
     ):
@@ -36,7 +37,7 @@ def places(store: Store, worker: int | None, kinds: Sequence[str] = ()) -> list[
         if level != "0" or not shift.isdecimal() or int(shift) > 62:
             raise store.damaged("a track has no level of all events")
         if not kinds or kind in kinds:
-            out.append(Place(number, kind, owner, device, stream, int(shift)))
+            out.append(Place(number, kind, owner, thread, device, stream, int(shift)))
     return out
 
 
@@ -59,11 +60,37 @@ def events(store: Store, track: Place, start: int, end: int) -> Iterator[Records
            order by number""",
         (track.id, first, (end - 1) >> track.shift),
     ):
-        try:
-            records = tiles.unpack(tiles.inflate(data, size)).records
-        except (ValueError, TypeError) as error:
-            raise store.damaged(error) from error
+        records = _unpacked(store, data, size)
         inside = (records.start < end) & (records.end > start)
         if number > first:  # what crosses into a later tile is in the one before it too
             inside &= records.start >= number << track.shift
         yield records.take(np.flatnonzero(inside))
+
+
+def _unpacked(store: Store, data: bytes, size: int) -> Records:
+    try:
+        return tiles.unpack(tiles.inflate(data, size)).records
+    except (ValueError, TypeError) as error:
+        raise store.damaged(error) from error
+
+
+def with_id(store: Store, track: Place, id: int) -> tuple[int, int] | None:
+    """Return the start and end of the event of a track that has an id, None without one. Ids have to ascend with the
+    starts, as those of gaps do: about ten tiles are read. Raises FormatError."""
+    numbers = store.rows("select number from tile where level = 0 and track = ? order by number", (track.id,))
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) // 2
+        ((data, size),) = store.rows(
+            "select data, size_bytes from tile where level = 0 and track = ? and number = ?",
+            (track.id, *numbers[middle]),
+        )
+        records = _unpacked(store, data, size)
+        place = int(np.searchsorted(records.id, id))
+        if place < len(records) and records.id[place] == id:
+            return int(records.start[place]), int(records.end[place])
+        if place == 0 and len(records):
+            high = middle
+        else:
+            low = middle + 1
+    return None

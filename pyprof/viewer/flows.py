@@ -10,8 +10,8 @@ from pyprof.model import MARK, START_END
 from pyprof.store.files import Store
 from pyprof.store.ids import worker_of
 from pyprof.store.kinds import NESTS, PYTHON_FUNCTION
+from pyprof.store.moments import first_from
 from pyprof.viewer.models import Flow, FlowEnd, Flows
-from pyprof.viewer.moments import first_from
 from pyprof.viewer.problems import Trouble
 
 MOST = 2000

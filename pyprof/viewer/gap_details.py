@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from pyprof.analysis.source import Source
-from pyprof.reports.idle import gap
+from pyprof.timeline.around import gap_of
 from pyprof.viewer.details import frames, named_texts
 from pyprof.viewer.host_details import thread_label
 from pyprof.viewer.models import Details, Figure, Partner
@@ -31,18 +30,12 @@ def parse(id: str) -> tuple[int, int, int]:
     return worker, device, number
 
 
-def details(answer: Any) -> Details:
-    """Return the answer of the task `gap`."""
-    out: Details = Details.model_validate(answer[0])
-    return out
-
-
-def make(source: Source, worker: int, device: int, number: int) -> Details:
+def gap(source: Source, id_: str) -> Details:
     """Return the details of a gap. Raises Trouble where there is none."""
-    id_ = f"{worker}.{device}.{number}"
+    worker, device, number = parse(id_)
     if not source.store.rows("select 1 from worker where id = ?", (worker,)):
         raise Trouble("missing", f"There is no gap {id_}: the profile has no worker {worker}.")
-    one = gap(source, worker, device, number)
+    one = gap_of(source.store, worker, device, number)
     if one is None:
         raise Trouble("missing", f"There is no gap {id_}: device {device} of the worker has fewer.")
     thread = source.store.rows("select tid, name from thread where id = ?", (one.thread,))

@@ -9,9 +9,9 @@ from pyprof.analysis.source import Source
 from pyprof.api_names import without_version
 from pyprof.reports import Column
 from pyprof.store.ids import worker_of
+from pyprof.store.moments import first_from
 from pyprof.viewer.details import ROWS, frames_of, named_texts, row_number
 from pyprof.viewer.models import Details, Figure, NamedTable, Partner
-from pyprof.viewer.moments import first_from
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import columns_of
 from pyprof.viewer.timeline import readable

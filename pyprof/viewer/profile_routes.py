@@ -123,14 +123,9 @@ async def selected(
 
     if kind == "finding":
         return details_of(await _insights(context, findings), id)
-    if kind == "gap":
-        worker, device, number = gap_details.parse(id)
-        own = {**context.arguments, "worker": worker}  # whichever the header has chosen
-        gap = await context.ask("gap", gap_details.details, device=device, number=number, **own)
-        return await _readable(context, gap)
     make = {
         "op": details.operator, "kernel": details.kernel, "launch": details.launch, "iteration": details.iteration,
-        "range": host_details.range_, "call": host_details.call,
+        "range": host_details.range_, "call": host_details.call, "gap": gap_details.gap,
     }[kind]  # fmt: skip
     result = await context.read(lambda source: make(source, id))
     return await _readable(context, result)

@@ -38,16 +38,6 @@ def report(
     return report_table(find(name, **options), session.source(aggregation, worker))
 
 
-@TASKS.register("gap")
-def gap(
-    session: Session, progress: Progress, aggregation: int, worker: int, device: int, number: int
-) -> dict[str, Any]:
-    """Return the details of a gap of a device."""
-    from pyprof.viewer.gap_details import make
-
-    return make(session.source(aggregation, worker), worker, device, number).model_dump()
-
-
 @TASKS.register("counters")
 def counters(
     session: Session, progress: Progress, worker: int, device: int

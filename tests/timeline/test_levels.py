@@ -133,7 +133,7 @@ class Tiles:
         for shift, number, piece in cut(records, 0):
             data = tiles.pack(0, 0, number, piece)
             self.rows.append((number, len(data), tiles.compress(data)))
-            self.place = Place(0, "stream", 0, 0, 7, shift)
+            self.place = Place(0, "stream", 0, None, 0, 7, shift)
 
     def each(self, query: str, parameters: tuple[int, ...]) -> Iterator[tuple[int, int, bytes]]:
         _, low, high = parameters
