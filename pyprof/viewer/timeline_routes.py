@@ -10,6 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from pyprof.timeline.counters import joined
 from pyprof.viewer import counter_values, event_search, files, models, timeline
+from pyprof.viewer.durations import durations as durations_of
 from pyprof.viewer.flows import flows as flows_of
 from pyprof.viewer.parameters import Offset, Run, WorkerId
 from pyprof.viewer.problems import Trouble
@@ -119,6 +120,21 @@ async def selection(
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
     return await run_read(request, opened, lambda store: selection_of(store, start, end, worker))
+
+
+@router.get("/durations")
+async def durations(
+    request: Request,
+    track: Annotated[int, Query(ge=0, le=2**31, description="Of all tracks of its kind.")],
+    name: Annotated[int, Query(ge=0, le=2**32, description="Number of the name, as in a tile.")],
+    start: _Time,
+    end: _Time,
+    run: Run = None,
+    worker: WorkerId = None,
+) -> models.Durations:
+    """Durations of the events of a name in a stretch of time: how often which occur."""
+    opened = await server(request).library.open(run)
+    return await run_read(request, opened, lambda store: durations_of(store, track, name, start, end, worker))
 
 
 @router.get("/counters")

@@ -10,14 +10,17 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pyprof import session
 from pyprof.timeline import tiles
+from pyprof.viewer.durations import summary
 from pyprof.viewer.timeline import readable
 from tests.build import LONG
 from tests.viewer.conftest import STEPS, Asking, serving
@@ -314,6 +317,60 @@ def test_gaps_that_there_are_not(client: Asking) -> None:
         assert "gap" in client.json(f"/api/details/gap/{id_}", 404)["detail"]
 
 
+# --- durations of a name
+
+
+def test_a_median_is_a_duration_that_occurs() -> None:
+    """Of 1 to 20 ns, ten are at most 10 and nineteen at most 19; of two, the shorter is half."""
+    one = summary(np.arange(20, 0, -1))
+    assert (one.count, one.total, one.shortest, one.median, one.p95, one.longest) == (20, 210, 1, 10, 19, 20)
+    assert summary(np.array([9, 4])).median == 4
+    none = summary(np.array([], np.int64))
+    assert (none.count, none.median, none.p95, none.edges, none.counts) == (0, None, None, [], [])
+    wide = summary(np.array([0, 3, 1 << 61]))
+    assert sum(wide.counts) == 3
+    assert (wide.edges[0], wide.edges[-1]) == (0, (1 << 61) + 1)
+
+
+def test_durations_are_those_of_the_events(client: Asking, prof: session.Profile) -> None:
+    """In any stretch, over all streams, each event whole; buckets are counted one by one."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    one, choose = track(client, "stream", stream=7), random.Random(11)
+    for name in {row[0] for row in prof.database.rows("select name from event")}:
+        start, end = sorted(choose.sample(range(low, high), 2))
+        lengths = sorted(
+            length
+            for (length,) in prof.database.rows(
+                "select duration_ns from event where name = ? and start_ns < ? and start_ns + duration_ns > ?",
+                (name, end, start),
+            )
+        )
+        answer = client.json("/api/timeline/durations", track=one["id"], name=name, start=start, end=end)
+        assert (answer["count"], answer["total"]) == (len(lengths), sum(lengths))
+        if not lengths:
+            assert answer["median"] is None
+            continue
+        for key, share in (("median", 0.5), ("p95", 0.95)):
+            assert answer[key] == next(
+                length
+                for length in lengths
+                if sum(other <= length for other in lengths) >= share * len(lengths)
+            )
+        edges = answer["edges"]
+        assert answer["counts"] == [
+            sum(first <= length < last for length in lengths) for first, last in pairwise(edges)
+        ]
+        assert sum(answer["counts"]) == len(lengths)
+
+
+def test_durations_that_there_are_not(client: Asking) -> None:
+    of = {"track": 0, "name": 0, "start": 0}
+    assert client.json("/api/timeline/durations", 422, **of, end=0)["parameter"] == "end"
+    assert (
+        "track 999" in client.json("/api/timeline/durations", 404, **(of | {"track": 999}), end=9)["detail"]
+    )
+
+
 # --- search in events
 
 
@@ -600,6 +657,7 @@ def ask_everything(client: Asking) -> None:
         ("timeline/flows", {"of": "launch:3"}),
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
+        ("timeline/durations", {"track": 0, "name": 0, "start": 0, "end": 1 << 40}),
         ("timeline/counters", {"worker": 0, "device": 0, "start": 0, "end": 1 << 40}),
         ("timeline/export", {"start": 0, "end": 1 << 40}),
         ("details/launch/3", {}),

@@ -50,6 +50,7 @@ export type Colors = Schemas["Colors"];
 export type Flows = Schemas["Flows"];
 export type Selection = Schemas["Selection"];
 export type Counters = Schemas["Counters"];
+export type Durations = Schemas["Durations"];
 export type FoundEvents = Schemas["FoundEvents"];
 export type EventHits = Schemas["EventHits"];
 

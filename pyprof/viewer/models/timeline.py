@@ -179,6 +179,22 @@ class Selection(Model):
     tables: list[SelectedTable]
 
 
+class Durations(Model):
+    """Durations of the events of a name, in ns, null without any. The median and the 95th percentile (`p95`) are
+    durations that occur: the shortest that so many of the events do not exceed. Bucket i has those from edges[i] to
+    less than edges[i + 1]; buckets are equally long, or grow by a factor where the longest is more than ten times the
+    shortest."""
+
+    count: int
+    total: int
+    shortest: int | None
+    median: int | None
+    p95: int | None
+    longest: int | None
+    edges: list[int]
+    counts: list[int]
+
+
 class FoundTrack(Model):
     """A track with events that were found."""
 

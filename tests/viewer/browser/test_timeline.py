@@ -248,6 +248,29 @@ def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
     assert "area=" not in page.parameters()
 
 
+@pytest.mark.statement("WX06")
+def test_durations_of_the_selected_name(page: Page, client: Asking, prof: session.Profile):
+    """In the visible time; a click on a bar finds its events."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    ((id_, name),) = prof.database.rows(
+        "select id, name from event where stream = 7 order by start_ns limit 1"
+    )
+    start(page, d=f"launch:{id_}", **{"from": str(low), "to": str(high)})
+    page.find("[data-median]").first.wait_for()
+    lengths = sorted(
+        length for (length,) in prof.database.rows("select duration_ns from event where name = ?", (name,))
+    )
+    assert page.find("[data-durations]").first.get_attribute("data-durations") == str(len(lengths))
+    assert page.find("[data-median]").first.get_attribute("data-median") == str(
+        lengths[(len(lengths) - 1) // 2]
+    )
+    bar = page.find("[data-bar]:not(:disabled)").first
+    bar.click()
+    page.find("[data-hits]").first.wait_for()
+    drawn(page)
+    assert f"{lengths.count(lengths[0])} event" in page.find("[data-hits]").first.inner_text()
+
+
 @pytest.mark.statement("WY11", "WX04")
 def test_the_keyboard_alone(page: Page, client: Asking, prof: session.Profile):
     """From the lanes to a kernel's details, and what a screen reader is told on the way."""
