@@ -11,6 +11,8 @@ The cost belongs to the call and is computed once per distinct call. Among the k
   gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share. If no
   name decides, the shapes of the operators around the launches do: a fused one (`convolution_backward` with its
   output_mask) carries what it computes, of two different ones each is one gradient. Order and time decide nothing.
+* in a product under autocast, whose call has operands in float32, the product counts with those of the kernel, 16 bits,
+  and each cast with its own. In a backward that the formula lacks, each operator counts with its own.
 * without a GPU the rows are operator events with shapes of their own. The innermost events that account for the work
   carry: the call's cost in forward, their own cost in backward (their shapes are the evidence), and their own cost
   if the call has no formula (`multi_head_attention_forward`, an optimizer's step).
