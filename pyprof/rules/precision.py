@@ -40,33 +40,36 @@ def _single(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     "R12", "no_amp", rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1", "using_tc:0"))
 )
 def no_amp(run: Run) -> Finding | None:
-    """Matrix products and convolutions compute in float32 without tensor cores, and mixed precision is not used.
+    """Matrix products and convolutions compute in float32 without tensor cores: mixed precision is not used, or only
+    for others.
 
-    Fires: 40 % of the time in linear layers of float32 on a V100 or A100.
-    Silent: the same in a recording with autocast, or whose kernels are 16 bit; tensors of unknown type; a GPU without
+    Fires: 40 % of the time in linear layers of float32 on a V100 or A100, alone or beside products of 16 bits.
+    Silent: the same in less than a tenth of the time; kernels that are 16 bit; tensors of unknown type; a GPU without
     tensor cores.
     """
     if run.capability < 7.0 or any(not gpu.matrix for gpu in run.gpus.values()):
         return None
-    seen = run.facts.get("autocast.cuda.seen")
-    if seen == "yes":
-        return None
     kernels = products(run)
-    if seen is None and (kernels["math"].isin(list(NARROW)) | kernels["dtype"].isin(list(HALF))).any():
-        raise NeedsFacts(
-            "needs to know whether autocast was on, as some products are 16 bit; record with pyprof"
-        )
     single = _single(run, kernels)
     time = run.per_device(single["gpu_ns"].sum())
     if run.share(time) <= limit("R12.share"):
         return None
     new = "bfloat16" if run.capability >= 8.0 else "float16"
     scaler = " and torch.amp.GradScaler for the backward pass" if new == "float16" and run.trains else ""
+    seen = run.facts.get("autocast.cuda.seen")
+    narrow = bool((kernels["math"].isin(list(NARROW)) | kernels["dtype"].isin(list(HALF))).any())
+    how = ", beside others in 16 bits" if narrow else ", although autocast was on" if seen == "yes" else ""
+    how = how or (", and mixed precision is off" if seen == "no" else "")
+    mixed = f"torch.autocast('cuda', dtype=torch.{new}){scaler}"
+    advice = (
+        "They run outside autocast, or their operator keeps float32: the evidence has their lines. Extend "
+        f"{mixed} over those that may be less exact."
+        if narrow or seen == "yes"
+        else f"Run the forward pass and the loss under {mixed}; weights stay float32."
+    )
     return run.finding(
-        f"Products in float32 without tensor cores take {duration(time)}, {percent(run.share(time))} of the time, and "
-        "mixed precision is off.",
-        f"Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.{new}){scaler}; weights stay "
-        "float32. Check that the loss still goes down as before.",
+        f"Products in float32 without tensor cores take {duration(time)}, {percent(run.share(time))} of the time{how}.",
+        f"{advice} Check that the loss still goes down as before.",
         faster(run, single, new, 0.5),
         run.by_operator(single),
         "The report on tensor cores names these operators as using them.",

@@ -400,7 +400,8 @@ CASES = {
     # V100: fp32 15.7 TFLOP/s on lanes, fp16 125 on tensor cores; A100: 19.5, TF32 156.
     "R12": Case(
         lambda: product(400_000), round(4_000_000 * (1 - 15.7 / 125)), lambda: product(99_000),
-        lambda: product(400_000, gpu=UNKNOWN), lambda: product(400_000, autocast__cuda__seen="yes"),
+        lambda: product(400_000, gpu=UNKNOWN),
+        lambda: product(400_000, "a_gemm_that_names_no_type", autocast__cuda__seen="yes"),
     ),
     "R13": Case(
         lambda: product(100_000, matmul__tf32="no", **AMPERE), round(1_000_000 * (1 - 19.5 / 156)),

@@ -125,15 +125,20 @@ def test_where_one_loader_has_workers_nobody_knows_which_one_waits():
     assert outcome("R09", loading(150_000, **both)).finding is None
 
 
-def test_half_precision_without_a_switch_is_not_told_to_use_it():
-    """A recording that does not say whether autocast was on, but has 16 bit kernels."""
-    made = product(400_000)
+@pytest.mark.parametrize("seen", [None, "yes", "no"])
+def test_float32_beside_half_precision_is_said_to_be_a_part(seen):
+    made = product(400_000, **({} if seen is None else {"autocast__cuda__seen": seen}))
     for t in made.each():
         op = made.op("linear", t + 5, t + 9, dtype="float32", eligible=True)
         made.kernel("ampere_fp16_s16816gemm_fp16_128x64", t + 600_000, 10_000, op, tc=1)
-    found = outcome("R12", made)
-    assert found.finding is None
-    assert "autocast" in str(found.needs)
+    found = outcome("R12", made).finding
+    assert "take 4 ms, 40.0 % of the time, beside others in 16 bits." in found.problem
+    assert "outside autocast" in found.advice
+
+
+def test_float32_although_autocast_was_on():
+    found = outcome("R12", product(400_000, autocast__cuda__seen="yes")).finding
+    assert found.problem.endswith(" of the time, although autocast was on.")
 
 
 def test_kernels_under_autocast_are_not_judged_by_the_operands_of_the_call():
