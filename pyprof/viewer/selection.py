@@ -7,6 +7,7 @@ of the recording. The tables have sums over streams, so that their total is at l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,11 +17,20 @@ from pyprof.model import Ints
 from pyprof.store.files import Store
 from pyprof.timeline import stored
 from pyprof.timeline.records import Records
-from pyprof.viewer.models import IdleCause, SelectedDevice, SelectedRow, SelectedTable, Selection
+from pyprof.viewer.models import (
+    Flame,
+    FlameRow,
+    IdleCause,
+    SelectedDevice,
+    SelectedRow,
+    SelectedTable,
+    Selection,
+)
 from pyprof.viewer.problems import Trouble
 
 _MOST = 3_000_000  # events: about a second
 _ROWS = 12
+_NODES = 5000
 Key = Literal["type", "operator", "module", "kernel", "kind"]
 _TABLES: tuple[tuple[Key, str, str, str], ...] = (
     ("type", "Type", "op", "select id, type from operator"),
@@ -45,15 +55,7 @@ class _Part(NamedTuple):
 
 def selection(store: Store, start: int, end: int, worker: int | None) -> Selection:
     """Return the sums. Raises Trouble for a stretch that is empty or has too many events."""
-    if end <= start:
-        raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
-    tracks = stored.places(store, worker, ("stream", "idle"))
-    total = stored.count(store, tracks, start, end)
-    if total > _MOST:
-        raise Trouble(
-            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
-        )
-    parts = [part for track in tracks if (part := _read(store, track, start, end))]
+    parts = _parts(store, start, end, worker, ("stream", "idle"))
     names = dict(store.rows("select id, name from worker"))
     devices = []
     for key in sorted(
@@ -67,6 +69,53 @@ def selection(store: Store, start: int, end: int, worker: int | None) -> Selecti
         end=end,
         devices=devices,
         tables=[_table(store, streams, *table) for table in _TABLES],
+    )
+
+
+def _parts(store: Store, start: int, end: int, worker: int | None, kinds: Sequence[str]) -> list[_Part]:
+    if end <= start:
+        raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
+    tracks = stored.places(store, worker, kinds)
+    total = stored.count(store, tracks, start, end)
+    if total > _MOST:
+        raise Trouble(
+            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
+        )
+    return [part for track in tracks if (part := _read(store, track, start, end))]
+
+
+def flame(store: Store, start: int, end: int, worker: int | None) -> Flame:
+    """Return the time of the events of devices in a stretch as a tree of the paths of their operators. Raises Trouble
+    as for the sums."""
+    paths = {
+        number: tuple((name or "").split("/")) for number, name in store.rows("select id, name from operator")
+    }
+    sums: dict[tuple[str, ...], list[int]] = {}  # of each node: total, its own, and events
+    for part in _parts(store, start, end, worker, ("stream",)):
+        distinct, place, count = np.unique(part.operator - 1, return_inverse=True, return_counts=True)
+        times = np.zeros(len(distinct), np.int64)
+        np.add.at(times, place, part.end - part.start)
+        for number, time, events in zip(distinct.tolist(), times.tolist(), count.tolist()):
+            path = paths.get(number, ("",))
+            for depth in range(len(path)):
+                node = sums.setdefault(path[: depth + 1], [0, 0, 0])
+                node[0] += time
+                node[1] += time if depth == len(path) - 1 else 0
+                node[2] += events
+    inside: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for path in sorted(sums, key=lambda path: (sums[path][0], path)):
+        inside.setdefault(path[:-1], []).append(path)
+    rows: list[FlameRow] = []
+    waiting = list(inside.get((), ()))
+    while waiting:
+        path = waiting.pop()
+        total, own, events = sums[path]
+        rows.append(FlameRow(module="/".join(path), depth=len(path) - 1, total=total, self=own, count=events))
+        waiting += inside.get(path, ())
+    return Flame(
+        total=sum(sums[path][0] for path in inside.get((), ())),
+        rows=rows[:_NODES],
+        left_out=max(len(rows) - _NODES, 0),
     )
 
 

@@ -15,6 +15,7 @@ from pyprof.viewer.flows import flows as flows_of
 from pyprof.viewer.parameters import Offset, Run, WorkerId
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.request_context import context_of, known_parameters, run_read, server
+from pyprof.viewer.selection import flame as flame_of
 from pyprof.viewer.selection import selection as selection_of
 
 router = APIRouter(prefix="/api/timeline", dependencies=[Depends(known_parameters)])
@@ -120,6 +121,15 @@ async def selection(
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
     return await run_read(request, opened, lambda store: selection_of(store, start, end, worker))
+
+
+@router.get("/flame")
+async def flame(
+    request: Request, start: _Time, end: _Time, run: Run = None, worker: WorkerId = None
+) -> models.Flame:
+    """Device time of a stretch by operator, as a tree."""
+    opened = await server(request).library.open(run)
+    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker))
 
 
 @router.get("/durations")

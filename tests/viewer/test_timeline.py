@@ -240,6 +240,33 @@ def test_a_stretch_adds_up(client: Asking, prof: session.Profile) -> None:
                 assert one["total"] == sum(half["tables"][at]["total"] for half in halves)
 
 
+def test_a_stretch_as_a_tree_of_operators(client: Asking, prof: session.Profile) -> None:
+    """Each node has the time of all events in its operators, clipped; own time is what those inside leave."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    start, end = low + (high - low) // 3, high - (high - low) // 4
+    events = [
+        (path or "", min(b, end) - max(a, start))
+        for path, a, b in prof.database.rows(
+            """select o.name, e.start_ns, e.start_ns + e.duration_ns from event e
+               left join operator o on o.id = e.operator"""
+        )
+        if a < end and b > start
+    ]
+    answer = client.json("/api/timeline/flame", start=start, end=end)
+    assert answer["total"] == sum(length for _, length in events)
+    above: list[dict[str, Any]] = []
+    for row in answer["rows"]:
+        inside = [length for path, length in events if f"{path}/".startswith(f"{row['module']}/")]
+        assert (row["total"], row["count"]) == (sum(inside), len(inside))
+        assert row["self"] == sum(length for path, length in events if path == row["module"])
+        above = above[: row["depth"]]
+        assert not above or row["module"].startswith(f"{above[-1]['module']}/")
+        above.append(row)
+    assert {path for path, _ in events} <= {row["module"] for row in answer["rows"]}
+    assert max(row["depth"] for row in answer["rows"]) > 1
+    client.json("/api/timeline/flame", 422, start=5, end=5)
+
+
 def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: session.Profile) -> None:
     low, high = prof.database.rows("select min(start_ns), max(end_ns) from step")[0]
     (device,) = sums(client, low, high)["devices"]
@@ -657,6 +684,7 @@ def ask_everything(client: Asking) -> None:
         ("timeline/flows", {"of": "launch:3"}),
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
+        ("timeline/flame", {"start": 0, "end": 1 << 40}),
         ("timeline/durations", {"track": 0, "name": 0, "start": 0, "end": 1 << 40}),
         ("timeline/counters", {"worker": 0, "device": 0, "start": 0, "end": 1 << 40}),
         ("timeline/export", {"start": 0, "end": 1 << 40}),

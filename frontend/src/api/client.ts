@@ -47,6 +47,7 @@ export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
 export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
+export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
 export type Selection = Schemas["Selection"];
 export type Counters = Schemas["Counters"];

@@ -195,6 +195,25 @@ class Durations(Model):
     counts: list[int]
 
 
+class FlameRow(Model):
+    """A node of the tree of operators. `module`: its path; `self`: time of its own events, of the total."""
+
+    module: str
+    depth: int
+    total: int
+    self: int
+    count: int
+
+
+class Flame(Model):
+    """Device time of a stretch by operator as a tree: a node comes before those inside it, which are one deeper, the
+    one with the most time first. `left_out`: nodes that are not among the rows."""
+
+    total: int
+    rows: list[FlameRow]
+    left_out: int
+
+
 class FoundTrack(Model):
     """A track with events that were found."""
 

@@ -248,6 +248,22 @@ def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
     assert "area=" not in page.parameters()
 
 
+@pytest.mark.statement("WX10")
+def test_an_area_as_a_flame_graph(page: Page, client: Asking, prof: session.Profile):
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    first, last = low + (high - low) // 4, high - (high - low) // 4
+    start(page, area=f"{first}_{last}")
+    page.find("[data-sum]").select_option("flame")
+    page.find("[data-flames] [data-flame]").first.wait_for()
+    answer = client.json("/api/timeline/flame", start=first, end=last)
+    assert page.find("[data-flames]").get_attribute("data-flames") == str(answer["total"])
+    widest = next(row for row in answer["rows"] if row["depth"] == 1)
+    page.find(f"[data-flames] [data-flame='{widest['module']}']").click()
+    drawn(page)
+    shown = page.find(f"[data-flames] [data-flame='{widest['module']}']").get_attribute("style") or ""
+    assert "width: 100%" in shown
+
+
 @pytest.mark.statement("WX06")
 def test_durations_of_the_selected_name(page: Page, client: Asking, prof: session.Profile):
     """In the visible time; a click on a bar finds its events."""
