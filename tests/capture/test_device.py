@@ -454,7 +454,8 @@ def compare(path: Path, folder: Path) -> Any:
     kernels = found.table.assign(launch=launch, correlation=found.rows.correlation.values)
     checked = 0
     for kernel in kernels.itertuples():
-        around = operators[(operators.begin <= kernel.launch) & (operators.finish >= kernel.launch)]
+        # An operator that ends as the launch begins has not made it: a child may end at its parent's middle.
+        around = operators[(operators.begin <= kernel.launch) & (operators.finish > kernel.launch)]
         around = around[around.tid == kernel.tid]
         if not len(around):
             continue  # of the engine itself, no operator
