@@ -21,13 +21,13 @@ from pyprof.timeline import stored
 from pyprof.timeline.records import Records
 from pyprof.timeline.stored import Place
 from pyprof.viewer.filters import Condition, digits_of, parse, text_test
-from pyprof.viewer.models import EventHit, EventHits, FoundEvents, FoundTrack
+from pyprof.viewer.models import EventHit, EventHits, SearchHits, TrackHits
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.timeline import readable
 
-_MOST = 2_000_000  # hits that are kept: 80 MB
+_MAX_HITS = 2_000_000  # hits that are kept: 80 MB
 _TICKS = 20_000  # of an answer
-_EVER = 1 << 62
+_END_OF_TIME = 1 << 62
 # Keys are those of the table of launches, where it has such a column.
 COLUMNS = (
     Column("dur", "Duration", "ns", "Length of the event."),
@@ -48,7 +48,7 @@ _FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
 _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}
 
 
-class Found(NamedTuple):
+class Hits(NamedTuple):
     """Events that fit, in the order of their starts; 40 bytes each."""
 
     track: Ints
@@ -75,7 +75,7 @@ def split(text: str) -> tuple[str, list[str]]:
     return " ".join(word for word in words if word not in filters), filters
 
 
-def find(store: Store, text: str, worker: int | None) -> Found:
+def find(store: Store, text: str, worker: int | None) -> Hits:
     """Return the events with a text in their names that pass the filters. Raises Trouble for a wrong filter, for no
     text at all, and for more events than can be kept."""
     needle, filters = split(text)
@@ -83,35 +83,35 @@ def find(store: Store, text: str, worker: int | None) -> Found:
     if not needle and not conditions:
         raise Trouble("parameter", "find: type a part of a name, or a filter such as dur:>5ms.", "find")
     tests = _Tests(store, needle, conditions)
-    parts: list[Found] = []
+    parts: list[Hits] = []
     total = 0
     for track in stored.places(store, worker):
         if not tests.possible(track):
             continue
-        for records in stored.events(store, track, -_EVER, _EVER):
+        for records in stored.events(store, track, -_END_OF_TIME, _END_OF_TIME):
             hits = records.take(np.flatnonzero(tests.passed(track, records)))
             total += len(hits)
-            if total > _MOST:
+            if total > _MAX_HITS:
                 raise Trouble(
                     "parameter",
-                    f"find: more than {_MOST:,} events have {text!r}; add to it, or a filter such as dur:>5ms.",
+                    f"find: more than {_MAX_HITS:,} events have {text!r}; add to it, or a filter such as dur:>5ms.",
                     "find",
                 )
             parts.append(_columns(track, hits))
-    joined = Found(*(np.concatenate(columns) for columns in zip(*parts))) if parts else _NONE
+    joined = Hits(*(np.concatenate(columns) for columns in zip(*parts))) if parts else _NONE
     order = np.argsort(joined.start, kind="stable")
-    return Found(*(column[order] for column in joined))
+    return Hits(*(column[order] for column in joined))
 
 
-def _columns(track: Place, records: Records) -> Found:
+def _columns(track: Place, records: Records) -> Hits:
     number = np.full(len(records), track.id, np.uint32)
     lane, name, operator = (
         column.astype(np.uint32) for column in (records.lane, records.name, records.operator)
     )
-    return Found(number, lane, records.start, records.end, records.id, name, operator)
+    return Hits(number, lane, records.start, records.end, records.id, name, operator)
 
 
-_NONE = Found(*(np.empty(0, np.int64),) * len(Found._fields))
+_NONE = Hits(*(np.empty(0, np.int64),) * len(Hits._fields))
 
 
 class _Tests:
@@ -234,7 +234,7 @@ def _numbers_pass(condition: Condition, values: Ints) -> Bools:
     return out
 
 
-def summary(hits: Found, text: str, start: int, end: int, buckets: int) -> FoundEvents:
+def summary(hits: Hits, text: str, start: int, end: int, buckets: int) -> SearchHits:
     """Return how many events were found, in which tracks, and where those are that touch [start, end). Buckets are
     joined until few enough have any. Raises Trouble for an empty stretch."""
     if end <= start:
@@ -249,22 +249,22 @@ def summary(hits: Found, text: str, start: int, end: int, buckets: int) -> Found
         if len(key) <= _TICKS or buckets == 1:
             break
         buckets //= 2
-    return FoundEvents(
+    return SearchHits(
         find=text,
         total=len(hits.track),
-        tracks=[FoundTrack(track=one, events=many) for one, many in zip(number.tolist(), count.tolist())],
+        tracks=[TrackHits(track=one, events=many) for one, many in zip(number.tolist(), count.tolist())],
         start=start,
         width=width,
         ticks=list(zip((key // buckets).tolist(), (key % buckets).tolist(), events.tolist()))[:_TICKS],
     )
 
 
-def page(hits: Found, offset: int, limit: int, at: int | None) -> EventHits:
+def page(hits: Hits, offset: int, limit: int, at: int | None) -> EventHits:
     """Return hits from a place on, or from the first that starts at a time or later."""
     if at is not None:
         offset = int(np.searchsorted(hits.start, at))
     columns = [column[offset : offset + limit].tolist() for column in hits]
-    rows = (dict(zip(Found._fields, values)) for values in zip(*columns))
+    rows = (dict(zip(Hits._fields, values)) for values in zip(*columns))
     return EventHits(
         total=len(hits.track), offset=offset, hits=[EventHit.model_validate(row) for row in rows]
     )

@@ -208,10 +208,10 @@ Find = Annotated[
 ]
 
 
-async def _found(request: Request, find: str, run: str | None, worker: int | None) -> event_search.Found:
+async def _found(request: Request, find: str, run: str | None, worker: int | None) -> event_search.Hits:
     """Return the hits of a search, hits once and kept while there is room."""
     opened = await server(request).library.open(run)
-    hits: event_search.Found = await opened.frames.get(
+    hits: event_search.Hits = await opened.frames.get(
         ("found", " ".join(find.split()), worker),
         lambda: run_read(request, opened, lambda store: event_search.find(store, find, worker)),
     )
@@ -227,7 +227,7 @@ async def search_events(
     run: Run = None,
     worker: WorkerId = None,
     buckets: Annotated[int, Query(ge=1, le=4096)] = 1024,
-) -> models.FoundEvents:
+) -> models.SearchHits:
     """The number of events that fit, by track, and the parts of a stretch of time in which they are."""
     hits = await _found(request, find, run, worker)
     return event_search.summary(hits, find, start, end, buckets)

@@ -52,7 +52,7 @@ export type Flows = Schemas["Flows"];
 export type Selection = Schemas["Selection"];
 export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];
-export type FoundEvents = Schemas["FoundEvents"];
+export type SearchHits = Schemas["SearchHits"];
 export type EventHits = Schemas["EventHits"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */

@@ -1,5 +1,5 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
-import type { Colors, Counters, Flows, FoundEvents, Timeline } from "../api/client";
+import type { Colors, Counters, Flows, SearchHits, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE } from "./colors";
 import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Counted, type Counter, type Layout, type Placed } from "./lanes";
@@ -47,7 +47,7 @@ export interface Picture {
   selected: Hit | undefined;
   flows: Flows["flows"];
   /** Where the hits of a search are. */
-  found: FoundEvents | undefined;
+  hits: SearchHits | undefined;
   /** Values of counters, by device. */
   counters: ReadonlyMap<string, Counters> | undefined;
 }
@@ -442,13 +442,13 @@ export class Scene {
   /** Hits of a search, above the lanes of their tracks. */
   private tick(target: CanvasRenderingContext2D, picture: Picture, ratio: number, shown: Placed[], x: (time: number) => number): void {
     this.ticks = [];
-    const found = picture.found;
-    if (!found) return;
+    const hits = picture.hits;
+    if (!hits) return;
     const tops = new Map(shown.map(({ track, top }) => [track.id, (top - picture.scroll - GAP + 1) * ratio]));
     target.fillStyle = css(this.inks.of("--bad"));
-    for (const [track, bucket] of found.ticks) {
+    for (const [track, bucket] of hits.ticks) {
       const top = tops.get(track);
-      const left = x(found.start + (bucket + 0.5) * found.width);
+      const left = x(hits.start + (bucket + 0.5) * hits.width);
       if (top === undefined || left < 0 || left > target.canvas.width) continue;
       target.fillRect(Math.round(left) - ratio, top, 2 * ratio, (GAP - 1) * ratio);
       this.ticks.push([track, left]);
@@ -593,13 +593,13 @@ export class Scene {
   }
 
   /** Where the hits of a search are in the whole run. */
-  minimapTicks(canvas: HTMLCanvasElement, run: Window, found: FoundEvents | undefined): void {
+  minimapTicks(canvas: HTMLCanvasElement, run: Window, hits: SearchHits | undefined): void {
     canvas.width = Math.max(1, canvas.clientWidth);
     canvas.height = 3;
     const target = canvas.getContext("2d")!;
     target.fillStyle = css(this.inks.of("--bad"));
-    for (const [, bucket] of found?.ticks ?? []) {
-      const time = found!.start + (bucket + 0.5) * found!.width;
+    for (const [, bucket] of hits?.ticks ?? []) {
+      const time = hits!.start + (bucket + 0.5) * hits!.width;
       target.fillRect(Math.floor(((time - run.from) / (run.to - run.from)) * canvas.width), 0, 1, 1);
     }
   }

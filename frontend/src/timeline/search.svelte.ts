@@ -1,5 +1,5 @@
 // Events that a search finds: how many, where, and the way from one to the next.
-import { ask, get, shared, type EventHits, type FoundEvents } from "../api/client";
+import { ask, get, shared, type EventHits, type SearchHits } from "../api/client";
 import { served } from "../lib/profile.svelte";
 import { resource, type Resource } from "../lib/resource.svelte";
 import { place } from "../lib/router.svelte";
@@ -11,9 +11,9 @@ const BUCKETS = 1024;
 
 export class Search {
   /** All hits, and where they are in the run. */
-  readonly found: Resource<FoundEvents>;
+  readonly whole: Resource<SearchHits>;
   /** Where they are in the view. */
-  readonly near: Resource<FoundEvents>;
+  readonly near: Resource<SearchHits>;
   /** The part of the list that is shown. */
   readonly page: Resource<EventHits>;
   /** Number of the hit that was walked to, from 0. */
@@ -29,13 +29,13 @@ export class Search {
     private readonly view: () => Window | undefined,
     private readonly reveal: (hit: EventHit) => void,
   ) {
-    const where = (window: Window | undefined): ((signal: AbortSignal) => Promise<FoundEvents>) | undefined => {
+    const where = (window: Window | undefined): ((signal: AbortSignal) => Promise<SearchHits>) | undefined => {
       served.version;
       const find = this.text;
       if (!find || !window || window.to <= window.from) return undefined;
-      return ask<FoundEvents>("timeline/search", { find, start: window.from, end: window.to, buckets: BUCKETS });
+      return ask<SearchHits>("timeline/search", { find, start: window.from, end: window.to, buckets: BUCKETS });
     };
-    this.found = resource(() => where(run()));
+    this.whole = resource(() => where(run()));
     this.near = resource(() => (this.total ? where(view()) : undefined));
     this.page = resource(() => {
       served.version;
@@ -53,7 +53,7 @@ export class Search {
 
   /** How many hits there are, once that is known. */
   get total(): number | undefined {
-    return this.found.data?.find === this.text ? this.found.data.total : undefined;
+    return this.whole.data?.find === this.text ? this.whole.data.total : undefined;
   }
 
   set(text: string): void {

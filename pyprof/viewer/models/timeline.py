@@ -214,19 +214,19 @@ class Flame(Model):
     left_out: int
 
 
-class FoundTrack(Model):
+class TrackHits(Model):
     """A track with events that were found."""
 
     track: int
     events: int
 
 
-class FoundEvents(Model):
+class SearchHits(Model):
     """Events that fit a search, and where they are."""
 
     find: str
     total: int
-    tracks: list[FoundTrack]
+    tracks: list[TrackHits]
     start: int
     width: int = Field(description="Length of a bucket in ns; buckets follow one another from the start.")
     ticks: list[tuple[int, int, int]] = Field(
