@@ -22,6 +22,7 @@ from pyprof.store.kinds import COMPUTES, ON_GPU
 from pyprof.store.write.operators import IN_OPERATOR, IN_RANGE
 
 _UNKNOWN, _KNOWN, _RANGE = "unknown", "known", "range only"
+_REASONS, _LETTERS = 3, 100  # of what a recording lacks, in a sentence
 
 
 def is_missing(reason: str) -> bool:
@@ -31,6 +32,14 @@ def is_missing(reason: str) -> bool:
     (True, False)
     """
     return not reason.endswith(KEPT)
+
+
+def missing(store: Store) -> str:
+    """Return what a recording lacks, as counts with their reasons, the most frequent first; empty if it is whole."""
+    lost = store.rows("select reason, count from lost order by count desc, reason")
+    reasons = [f"{count} {reason[:_LETTERS]}" for reason, count in lost if count and is_missing(reason)]
+    more = f" and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
+    return ", ".join(reasons[:_REASONS]) + more
 
 
 def ledger(

@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
+    from pyprof.analysis.coverage import missing
     from pyprof.frame import say
     from pyprof.reports import find
 
@@ -110,8 +111,12 @@ def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
     check_format(report_, arguments)  # report a wrong format first
     check_output(arguments, arguments.file)
     with open_profiles(arguments, arguments.file) as (profile,):
-        rows, text = render_report(report_, profile.source(arguments.worker), arguments)
+        source = profile.source(arguments.worker)
+        rows, text = render_report(report_, source, arguments)
+        absent = missing(source.store)
     write_stdout(text)
+    if absent:
+        say(arguments.prog, f"{arguments.file} is incomplete: {absent}.")
     if not rows:
         needs = f": it needs {report_.needs}" if report_.needs else ", the recording has nothing for it"
         say(arguments.prog, f"{report_.name} has no rows{needs}.")
@@ -124,14 +129,19 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
         raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
     if choices or arguments.format != "table" or arguments.output is not None or arguments.raw:
         raise UsageError("the overview takes no report options; name a report: pyprof report op_type FILE.")
+    from pyprof.analysis.coverage import missing
+    from pyprof.frame import say
     from pyprof.overview.figures import figures
     from pyprof.overview.lines import lines
     from pyprof.terminal import columns
 
     out = sys.stdout
     with open_profiles(arguments, file) as (profile,):
-        overview = figures(profile.source(arguments.worker))
+        source = profile.source(arguments.worker)
+        overview, absent = figures(source), missing(source.store)
     print("\n".join(lines(overview, columns(out), out.encoding or "utf-8", file)), flush=True)
+    if absent:
+        say(arguments.prog, f"{file} is incomplete: {absent}.")
 
 
 @contextmanager

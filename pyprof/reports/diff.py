@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import is_missing
+from pyprof.analysis.coverage import missing
 from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
 from pyprof.model import Bools, Ints
@@ -74,7 +74,6 @@ BY = ("step", *_QUERIES)
 PER = ("iteration", "run")
 _FIGURES = ("calls", "device", "host")
 _SIDES = ("base", "other")
-_REASONS, _LETTERS = 3, 100  # of what a run lacks, in a caution
 _KEYS = ("name", "operator", "module", "shapes", "direction")
 
 
@@ -170,11 +169,8 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
         without = "other" if base.gpu else "base"
         lines.append(f"The {without} has no GPU events: its times are those of operators on the CPU.")
     for name, source in (("base", base), ("other", other)):
-        lost = source.store.rows("select reason, count from lost order by count desc, reason")
-        missing = [f"{count} {reason[:_LETTERS]}" for reason, count in lost if count and is_missing(reason)]
-        if missing:
-            more = f" and {len(missing) - _REASONS} other reasons" if len(missing) > _REASONS else ""
-            lines.append(f"The {name} is incomplete: {', '.join(missing[:_REASONS])}{more}.")
+        if absent := missing(source.store):
+            lines.append(f"The {name} is incomplete: {absent}.")
     return lines
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from pyprof import session
 from pyprof.errors import PyProfError, UsageError
 from pyprof.render.writers import FORMATS, file_name, render, write
 from pyprof.reports import every, find, iteration
+from tests import cli
 from tests.build import call, recording, write_capture
 
 NAMES = [one.name for one in every()]
@@ -246,3 +248,18 @@ def test_a_full_disk_is_told(prof, monkeypatch, tmp_path):
         write(find("iteration"), prof.source(), tmp_path, "run", ["csv"])
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("names", [["operator"], []], ids=["report", "overview"])
+def test_a_recording_that_was_cut_off_is_called_incomplete(names, tmp_path, capfd):
+    whole = gzip.compress(json.dumps({"traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10 * at, "dur": 5}
+        for at in range(200)
+    ]}).encode())  # fmt: skip
+    path = tmp_path / "net.pt.trace.json.gz"
+    for size, complete in ((len(whole), True), (len(whole) * 3 // 4, False)):
+        path.write_bytes(whole[:size])
+        assert cli.main(["report", *names, str(path)]) == 0
+        shown = capfd.readouterr()
+        assert "mm" in shown.out
+        assert (f"{path} is incomplete: 1 " in shown.err) is not complete
