@@ -11,19 +11,17 @@ import pandas as pd
 
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.host_work import HostWork, Places
+from pyprof.analysis.idle_gaps import CAUSES, NONE, QUEUED, Causes, Gaps, Waits, causes_of, within
 from pyprof.analysis.operator_tree import operator_name
-from pyprof.analysis.source import API_KINDS, Source
+from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import without_version
-from pyprof.model import Bools, Ints
+from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 from pyprof.store.files import Store
 
-# In the order of their priority.
-CAUSES = ("queued", "data loader", "synchronization", "host copy", "launch-bound", "not recorded")
-_QUEUED, _DATALOADER, _SYNC, _COPY, _LAUNCH, _NOTHING = range(len(CAUSES))
 # Where the launching thread was, or whose kernel was late.
 WHERE = ("in", "before", "kernel of")
 _ADVICE = {
@@ -68,7 +66,6 @@ _COLUMNS = (
     Column("longest_ns", "Longest (ns)", "ns", "Longest of the gaps, clipped to the window."),
     Column("advice", "What To Do", "", "What usually helps against this cause.", str),
 )  # fmt: skip
-_NONE = -1
 _PLACE = ("call", "host", "where", "operator", "module")
 _KEYS = {"place": (*_PLACE, "line", "stack"), "line": ("line",), "cause": ()}
 
@@ -105,12 +102,12 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
         low, high = steps.window
         if not activity.devices:
             continue
-        waits, work = _Waits(activity), HostWork(activity)
+        waits, work = Waits(activity), HostWork(activity)
         for device in activity.devices:
-            begin, end, causes = _within(activity, device, low, high, waits)
+            begin, end, causes = within(activity, device, low, high, waits)
             length = end - begin - activity.paused.within(begin, np.maximum(end, begin))
             nonempty = np.flatnonzero(length > 0)
-            causes = _Causes(*(values[nonempty] for values in causes))
+            causes = Causes(*(values[nonempty] for values in causes))
             length = length[nonempty]
             table = pd.DataFrame(
                 {"cause": causes.cause, "count": 1, "total_ns": length, "longest_ns": length}
@@ -126,17 +123,6 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     return pd.concat([table.astype(object) for table in rows], ignore_index=True)
-
-
-def gaps(activity: Activity, device: int, low: int, high: int) -> dict[str, tuple[Ints, Ints]]:
-    """Return the starts and ends of the gaps of a device in [low, high), by their cause."""
-    begin, end, causes = _within(activity, device, low, high, _Waits(activity))
-    cause, nonempty = causes.cause, end > begin
-    return {
-        name: (begin[mask], end[mask])
-        for code, name in enumerate(CAUSES)
-        if (mask := nonempty & (cause == code)).any()
-    }
 
 
 class Gap(NamedTuple):
@@ -166,7 +152,7 @@ def gap(activity: Activity, start: int, end: int, event: int, work: Callable[[in
     for none), and the calls during which it began, with what their copies copied; `work`: of a thread, at least in the
     gap."""
     begin, stop = np.array([start]), np.array([end])
-    own = _causes(activity, _Gaps(begin, stop, np.array([event])), _Waits(activity))
+    own = causes_of(activity, Gaps(begin, stop, np.array([event])), Waits(activity))
     host = work(int(own.thread[0]))
     places = pd.DataFrame(_places(activity, host, own))
     texts = _texts(activity.store, host, places).iloc[0]
@@ -177,148 +163,30 @@ def gap(activity: Activity, start: int, end: int, event: int, work: Callable[[in
         end_ns=end,
         length_ns=int((stop - begin - activity.paused.within(begin, stop))[0]),
         cause=cause,
-        thread=None if own.thread[0] == _NONE else int(own.thread[0]),
-        event=None if event == _NONE else int(activity.id[event]),
+        thread=None if own.thread[0] == NONE else int(own.thread[0]),
+        event=None if event == NONE else int(activity.id[event]),
         **{key: texts[key] for key in _KEYS["place"]},
         op_id=op_id[0][0] if op_id and texts["operator"] else None,
         advice=_ADVICE[cause],
     )
 
 
-class _Causes(NamedTuple):
-    """Of each gap: its cause; the call in which the CPU waited, -1 for none; the event that ended it, -1 for none; and
-    the stretch of time of a thread that made the device wait."""
-
-    cause: Ints
-    call: Ints
-    event: Ints
-    thread: Ints
-    start: Ints
-    end: Ints
-
-
-def _within(
-    activity: Activity, device: int, low: int, high: int, waits: _Waits
-) -> tuple[Ints, Ints, _Causes]:
-    """Return the start and end of each gap, clipped to [low, high), and its cause."""
-    idle_times = _gaps(activity, device, min(activity.span[0], low), max(activity.span[1], high))
-    # A step may begin before the recording. Causes depend only on the recorded part, whichever steps are selected.
-    recorded = idle_times._replace(
-        start=np.clip(idle_times.start, *activity.span), end=np.clip(idle_times.end, *activity.span)
-    )
-    causes = _causes(activity, recorded, waits)
-    return np.maximum(idle_times.start, low), np.minimum(idle_times.end, high), causes
-
-
-class _Gaps(NamedTuple):
-    """Times in which a device was idle, and the index of the event that ended each, -1 for none."""
-
-    start: Ints
-    end: Ints
-    event: Ints
-
-
-def _gaps(activity: Activity, device: int, low: int, high: int) -> _Gaps:
-    """Return the gaps of a device in [low, high)."""
-    on = np.flatnonzero(activity.on(device))
-    on = on[np.argsort(activity.start[on], kind="stable")]
-    busy = activity.union(activity.on(device))
-    start, end = np.r_[low, busy.end], np.r_[busy.start, high]
-    event = np.r_[on[np.searchsorted(activity.start[on], busy.start)], _NONE]
-    nonempty = end > start
-    return _Gaps(start[nonempty], end[nonempty], event[nonempty])
-
-
-class _Waits:
-    """Calls in which a thread waited for the device, without nested ones, by thread and start."""
-
-    def __init__(self, activity: Activity):
-        call = activity.call
-        start = call["start_ns"].values
-        end = start + call["duration_ns"].values
-        sync = call["kind"].values == API_KINDS.index("sync")
-        waiting = np.flatnonzero(sync | self._blocking(activity, end))
-        self._threads: dict[int, tuple[Ints, Ints, Ints]] = {}
-        thread = call["thread"].values[waiting]
-        for number in np.unique(thread).tolist():
-            calls = waiting[thread == number]
-            reached = np.maximum.accumulate(end[calls])
-            calls = calls[np.r_[True, end[calls][1:] > reached[:-1]]]
-            self._threads[number] = start[calls], end[calls], calls
-
-    @staticmethod
-    def _blocking(activity: Activity, end: Ints) -> Bools:
-        """Return a mask of copy calls that returned only after one of their copies had ended."""
-        out = np.zeros(len(end), bool)
-        launched = np.flatnonzero(activity.launched)
-        place = activity.launch[launched]
-        out[place[activity.end[launched] <= end[place]]] = True
-        copies: Bools = activity.call["kind"].values == API_KINDS.index("memcpy")
-        return out & copies
-
-    def at(self, time: Ints, thread: Ints) -> Ints:
-        """Return the call that ran at each time on a thread, -1 for none; thread -1 matches any thread."""
-        out = np.full(len(time), _NONE, np.int64)
-        for number, (start, end, place) in self._threads.items():
-            pending = np.flatnonzero(((thread == number) | (thread == _NONE)) & (out == _NONE))
-            last = np.searchsorted(start, time[pending], side="right") - 1
-            runs = (last >= 0) & (end[np.maximum(last, 0)] > time[pending])
-            out[pending[runs]] = place[last[runs]]
-        return out
-
-
-def _causes(activity: Activity, gaps: _Gaps, waits: _Waits) -> _Causes:
-    """Return the cause of each gap."""
-    call = activity.call
-    launch = np.r_[activity.launch, _NONE][gaps.event]
-    has_launch = launch >= 0
-    returned = np.r_[call["start_ns"].values + call["duration_ns"].values, 0][launch]
-    thread = np.where(has_launch, np.r_[call["thread"].values, 0][launch], _NONE)
-    until = np.where(has_launch, np.minimum(returned, gaps.end), gaps.end)
-    queued = has_launch & (returned <= gaps.start)
-    until = np.maximum(until, gaps.start)
-    loading = activity.dataloader.within(gaps.start, until)
-    wait = waits.at(gaps.start, thread)
-    kind = np.r_[call["kind"].values, _NONE][wait]
-    cause = np.select(
-        [
-            queued, (loading > 0) & (2 * loading >= until - gaps.start), kind == API_KINDS.index("sync"), wait >= 0,
-            has_launch,
-        ],
-        [_QUEUED, _DATALOADER, _SYNC, _COPY, _LAUNCH],
-        _NOTHING,
-    )  # fmt: skip
-    waited = (cause == _SYNC) | (cause == _COPY)
-    thread = np.where(waited, np.r_[call["thread"].values, _NONE][wait], thread)
-    unknown = thread == _NONE
-    if unknown.any():
-        thread = np.where(unknown, activity.launching_thread, thread)
-    return _Causes(
-        cause,
-        np.where(waited, wait, _NONE),
-        gaps.event,
-        thread,
-        gaps.start,
-        np.where(waited, gaps.start, until),
-    )
-
-
-def _places(activity: Activity, work: HostWork, causes: _Causes) -> dict[str, Ints]:
+def _places(activity: Activity, work: HostWork, causes: Causes) -> dict[str, Ints]:
     """Return the place of the host of each gap as numbers: `call`, `host`: ids of texts; `where`: place in WHERE;
     `operator`: in the table `operator`; `stack`: of Python functions, for `HostWork.stack`. -1 is none."""
-    queued = causes.cause == _QUEUED
+    queued = causes.cause == QUEUED
     late = np.flatnonzero(~queued)
-    places = Places(*(np.full(len(queued), _NONE, np.int64) for _ in Places._fields))
+    places = Places(*(np.full(len(queued), NONE, np.int64) for _ in Places._fields))
     for place, values in zip(places, work.places(causes.thread[late], causes.start[late], causes.end[late])):
         place[late] = values
     inside = activity.operator_of_call[causes.call]  # a call knows its operator
     inside = np.where(inside >= 0, inside, places.operator)
-    kernel = np.where(queued, _of(activity.event["operator"].values, causes.event), _NONE)
+    kernel = np.where(queued, _of(activity.event["operator"].values, causes.event), NONE)
     operator = np.where(queued, kernel, np.where(inside >= 0, inside, places.following))
     return {
         "call": _of(activity.call["name"].values, causes.call),
         "host": np.where(places.text >= 0, places.text, places.function),
-        "where": np.where(operator < 0, _NONE, np.where(queued, 2, np.where(inside >= 0, 0, 1))),
+        "where": np.where(operator < 0, NONE, np.where(queued, 2, np.where(inside >= 0, 0, 1))),
         "operator": operator,
         "stack": places.stack,
     }
@@ -326,7 +194,7 @@ def _places(activity: Activity, work: HostWork, causes: _Causes) -> dict[str, In
 
 def _of(values: Ints, place: Ints) -> Ints:
     """Return the values at places, -1 where that is -1."""
-    out: Ints = np.r_[values, _NONE][place]
+    out: Ints = np.r_[values, NONE][place]
     return out
 
 

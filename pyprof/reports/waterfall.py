@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
 from pyprof.reports import Column, complete
-from pyprof.reports.idle import gaps
 from pyprof.reports.operator_queries import direction, frame
 from pyprof.store.blocks import OPS
 

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import groups
 from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
-from pyprof.reports.idle import gaps
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.kinds import ON_GPU, OPERATOR_EVENT, PYTHON_FUNCTION
