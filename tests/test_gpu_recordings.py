@@ -315,3 +315,15 @@ def test_what_prepares_a_gradient_carries_none_of_it():
         own = backward[backward["full_name"].str.contains(part)].groupby(["op_id", "step"])["flops"].sum()
         whole = backward.groupby(["op_id", "step"])["flops"].sum().loc[own.index]
         assert set((whole / own).round(6)) <= {1.0, 2.0}
+
+
+def test_waits_for_launches_have_one_value():
+    """The finding, the bar of the mean step and the report of idle time: two steps, both steady, and no data loader."""
+    profile = captured("transformer_bf16")
+    idle = profile.report("idle", group_by="cause").set_index("cause")["total_ns"]
+    steps = profile.report("step_time", categories="phase")
+    findings = profile.report("expert_systems").set_index("rule")
+    assert not steps["partial"].any()
+    assert steps["launch_bound_ns"].sum() == idle["launch-bound"]
+    assert findings.loc["R05 launch_bound", "saving"] == idle["launch-bound"]
+    assert steps["total_ns"].sum() == steps.filter(regex="_ns$").drop(columns="total_ns").to_numpy().sum()

@@ -47,10 +47,11 @@ def _gpu_utilization_visible(window: Window) -> Value:
     return fmean(known) if known and window.used else None
 
 
-@metric("launch_late_share", "Launch-Bound Share", "%", "wall time")
+@metric("launch_late_share", "Late Launches", "%", "wall time")
 def _launch_late_share(window: Window) -> Value:
-    """Time in which a device waited for an event whose launch returned only after the event before had ended, as a
-    share of the wall time; mean over the devices on which something ran."""
+    """Time in which a device waited for an event whose launch returned only after the event before had ended, for
+    whatever cause (the report idle has the causes), as a share of the wall time; mean over the devices on which
+    something ran."""
     return _mean(window, "late_ns")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the overview. Each is a cell of a report, or a sum or median of one of its columns.
+"""Figures of the overview. Each is a cell of a report, or a sum or mean of one of its columns.
 
 Times are ns, shares percent; None is unknown. Operators and modules are those of all aggregated iterations, the step
 is one of the steady iterations, which the expert rules use as well.
@@ -16,7 +16,7 @@ import pandas as pd
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
-from pyprof.reports.headline import Best, Step, best_finding, median_step
+from pyprof.reports.headline import Best, Step, best_finding, mean_step
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
 from pyprof.store import reads
@@ -68,7 +68,7 @@ def figures(source: Source) -> Figures:
     outcomes = evaluate(source)
     return Figures(
         gpu=source.gpu,
-        step=median_step(source, run),
+        step=mean_step(source, run),
         kernels=kernels,
         operators=operators,
         modules=_modules(source),

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from pyprof.overview.figures import Figures, Row
-from pyprof.reports.headline import Step
+from pyprof.reports.headline import PHASES, Step
 from pyprof.terminal import visible
 from pyprof.units import duration
 
@@ -29,7 +29,11 @@ _PARTS = {
     "forward": "forward", "backward": "backward", "recompute": "recompute", "optimizer": "optimizer",
     "no_phase": "other operators", "dataloader": "data loading", "other": "outside operators",
 }  # fmt: skip
-_ON_GPU = {"no_phase": "other GPU work", "other": "other idle"}
+_ON_GPU = {
+    "no_phase": "other work", "data_loader": "after data loading", "launch_bound": "launch-bound", "queued": "queued",
+    "synchronization": "synchronization", "host_copy": "host copy", "not_recorded": "not recorded",
+}  # fmt: skip
+_LEAST = 1.0  # percent of a step: causes of idle time with less are added up
 _TIMES, _CALLS = 80, 110  # widths that have room for these columns
 _BETWEEN = 2  # columns
 _SPACE = "\xa0"  # non-breaking space
@@ -67,12 +71,26 @@ def _step(overview: Figures, width: int) -> list[str]:
     if step.busy is not None:
         busy, idle = round_shares([step.busy, 100 - step.busy])
         head += f"; GPU busy {busy} %, idle {idle} %"
-    names = _PARTS | (_ON_GPU if overview.gpu else {})
-    shares = round_shares([part for _, part in step.parts])
-    parts = [
-        f"{names[name]} {number} %".replace(" ", _SPACE) for (name, _), number in zip(step.parts, shares)
+    if step.busy is None:
+        return [*_wrap(head, width, 2), *_parts(step.parts, width, "")]
+    work = [part for part in step.parts if part[0] in PHASES]
+    causes = sorted((part for part in step.parts if part[0] not in PHASES), key=lambda part: -part[1])
+    small = sum(share for _, share in causes if share < _LEAST)
+    causes = [part for part in causes if part[1] >= _LEAST] + [("other", small)] * bool(small)
+    groups = [*_parts(work, width, "busy: "), *_parts(causes, width, "idle: ")]
+    return [*_wrap(head, width, 2), *groups]
+
+
+def _parts(parts: Sequence[tuple[str, float]], width: int, title: str) -> list[str]:
+    """Return parts of a step with their shares, on at most two lines."""
+    if not parts:
+        return []
+    names = _PARTS | (_ON_GPU | {"other": "other"} if title else {})
+    texts = [
+        f"{names[name]} {number} %".replace(" ", _SPACE)
+        for (name, _), number in zip(parts, round_shares([share for _, share in parts]))
     ]
-    return [*_wrap(head, width, 2), *_wrap(", ".join(parts), width, 3, "  ")]
+    return _wrap(title + ", ".join(texts), width, 2, "  ")
 
 
 def _counted(step: Step) -> str:
@@ -80,7 +98,7 @@ def _counted(step: Step) -> str:
     if step.number is None:
         return f"Whole recording {time} (no steps found)"
     of = f" of {step.workers} workers" if step.workers > 1 else ""
-    return f"Step {time}, median of {step.number} steps{of}" if step.number > 1 else f"Step {time}"
+    return f"Step {time}, mean of {step.number} steps{of}" if step.number > 1 else f"Step {time}"
 
 
 def round_shares(shares: Sequence[float]) -> list[str]:

@@ -15,27 +15,23 @@ from pyprof.rules.context import NOT_CUT, Run
 from pyprof.store import reads
 from pyprof.units import duration
 
-_PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
+PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 
 
 class Step(NamedTuple):
-    """The median step. It is the median of `number` steps of `workers` workers; None: the recording has no steps.
-    `parts`: name and share, 100 % together; on a GPU `busy` is the share in which it works."""
+    """The mean of the steady steps. `number`: of how many, on `workers` workers; None: the recording has no steps.
+    `parts`: name and share in percent of those that are not 0, 100 % together; on a GPU `busy` is the share in which it
+    works. `first` and `last`: their numbers in the report step_time. `sums`: name and sum of each of its times over
+    these steps, in ns."""
 
     length: float | None
     number: int | None
     workers: int
     parts: tuple[tuple[str, float], ...]
     busy: float | None
-
-
-class Mean(NamedTuple):
-    """The mean of the steady steps. `frame`: their rows of the step-time report; `first` and `last`: their numbers in
-    it."""
-
-    frame: pd.DataFrame
-    first: int | None
-    last: int | None
+    first: int | None = None
+    last: int | None = None
+    sums: tuple[tuple[str, int], ...] = ()
 
 
 class Best(NamedTuple):
@@ -49,10 +45,11 @@ class Best(NamedTuple):
 def headline(step: Step, best: Best | None, late: str = "") -> str:
     """Return the sentences that answer what a step takes, what to change first, and which rank is late.
 
-    >>> headline(Step(178e6, 5, 1, (), None), Best("The loop waits for data.", 59e6, 33.2))
-    'A step takes 178 ms, the median of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
-    >>> headline(Step(16e6, 8, 8, (), None), None)
-    'A step takes 16 ms, the median of 8 on 8 workers.'
+    >>> step = Step(178e6, 5, 1, (), None)
+    >>> headline(step, Best("The loop waits for data.", 59e6, 33.2))
+    'A step takes 178 ms, the mean of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
+    >>> headline(step._replace(length=16e6, number=8, workers=8), None)
+    'A step takes 16 ms, the mean of 8 on 8 workers.'
     """
     if step.length is None:
         return ""
@@ -60,7 +57,7 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
         text = f"The recording takes {duration(step.length)}."
     else:
         whose = f" on {step.workers} workers" if step.workers > 1 else ""
-        of = f", the median of {step.number}{whose}" if step.number > 1 else ""
+        of = f", the mean of {step.number}{whose}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
         text += f" {best.problem}"
@@ -90,40 +87,29 @@ def late_rank(source: Source) -> str:
     )
 
 
-def median_step(source: Source, run: Run) -> Step:
-    """Return the median of the steady steps, and its parts."""
-    table = find("step_time", categories="phase").table(source)
-    workers = table["worker"].nunique()
-    steady = _steady(table, run)
-    # The step of median length, or the two in the middle: a first step a hundred times as long would
-    # dominate the sums of all.
-    order = steady.sort_values("total_ns", kind="stable")
-    middle = order.iloc[max(len(order) - 1, 0) // 2 : len(order) // 2 + 1]
-    total = int(middle["total_ns"].sum())
-    sums = {name: int(middle[f"{name}_ns"].sum()) for name in (*_PHASES, "dataloader", "other")}
-    parts = tuple((name, part) for name, time in sums.items() if (part := share(time, total)) and time)
-    busy = share(sum(sums[name] for name in _PHASES), total) if source.gpu else None
-    length = total / len(middle) if len(middle) else None
-    return Step(length, len(steady) if run.cut else None, workers, parts, busy)
-
-
-def mean_step(source: Source, run: Run) -> Mean:
-    """Return the steady steps by kind of work; without a GPU, by phase of the training, as on a terminal."""
-    steady = _steady(find("step_time", categories=parts_of_step(source.gpu)).table(source), run)
-    numbers = (int(steady["step"].min()), int(steady["step"].max())) if len(steady) else (None, None)
-    return Mean(steady, *numbers)
-
-
-def parts_of_step(gpu: bool) -> str:
-    """Return which parts of the step-time report tell most: on a CPU, nearly everything is of the kind CPU."""
-    return "8" if gpu else "phase"
-
-
-def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the whole steps of the steady iterations; all steps if there is none."""
+def mean_step(source: Source, run: Run) -> Step:
+    """Return the mean of the steady steps, and its parts: phases, and the causes of idle time."""
+    report = find("step_time", categories="phase")
+    table = report.table(source)
     number = table.groupby("worker").cumcount() + run.source.aggregation.first
     steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
-    return steady if len(steady) else table
+    steps = steady if len(steady) else table
+    lengths = [column.key for column in report.columns if column.key.endswith("_ns")]
+    sums = {key.removesuffix("_ns"): int(steps[key].sum()) for key in lengths}
+    total = sums.pop("total")
+    sums = {name: sums[name] for name in (*PHASES, *sums)}
+    parts = tuple((name, part) for name, time in sums.items() if (part := share(time, total)) and time)
+    numbers = (int(steps["step"].min()), int(steps["step"].max())) if len(steps) else (None, None)
+    return Step(
+        length=total / len(steps) if len(steps) else None,
+        number=len(steps) if run.cut else None,
+        workers=table["worker"].nunique(),
+        parts=parts,
+        busy=share(sum(sums[name] for name in PHASES), total) if source.gpu else None,
+        first=numbers[0],
+        last=numbers[1],
+        sums=tuple(sums.items()),
+    )
 
 
 def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:

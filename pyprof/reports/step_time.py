@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.idle_gaps import CAUSES, gaps
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
@@ -49,8 +50,9 @@ _ON_CPU = {
 # Of --categories=phase, in the order of their priority: recomputation runs within a backward.
 _PHASES = {"recompute": RECOMPUTE, "optimizer": OPTIMIZER, "backward": BACKWARD, "forward": FORWARD}
 _OF_PHASE = (*_PHASES, "no_phase")
+_IDLE = {cause.replace(" ", "_").replace("-", "_"): cause for cause in CAUSES}
 _SEVEN_OUT = ("communication_ns",)
-_PHASES_OUT = tuple(f"{name}_ns" for name in _OF_PHASE)
+_PHASES_OUT = tuple(f"{name}_ns" for name in (*_OF_PHASE, *_IDLE))
 _KINDS_OUT = tuple(f"{name}_ns" for name in (*_ON_GPU, "cpu"))
 
 
@@ -73,6 +75,15 @@ def _phase(key: str) -> Column:
     return Column(f"{key}_ns", f"{heading} (ns)", "ns", text)
 
 
+def _idle(key: str) -> Column:
+    """Return the column of a cause of idle time."""
+    text = (
+        f"With --categories=phase and a GPU: time in which all devices of the worker were idle for the cause "
+        f"{_IDLE[key]}, as in the report idle, without the waits for the data loader themselves."
+    )
+    return Column(f"{key}_ns", f"Idle: {_IDLE[key].title()} (ns)", "ns", text)
+
+
 @report(
     "step_time",
     "Step Time Breakdown",
@@ -83,19 +94,21 @@ def _phase(key: str) -> Column:
         TOTAL,
         *(_phase(key) for key in _OF_PHASE),
         *(_part(key, text) for key, text in (_ON_GPU | _ON_CPU).items()),
+        *(_idle(key) for key in _IDLE),
         PARTIAL,
     ),
     options=(
         Option(
             "categories",
             "Parts of a step: 8; the 7 of the TensorBoard plugin, in which communication is kernels and copies; or the "
-            "phases of the training.",
+            "phases of the training and the causes of idle time.",
             {"8": _PHASES_OUT, "7": (*_SEVEN_OUT, *_PHASES_OUT), "phase": _KINDS_OUT},
         ),
     ),
     needs="steps: pyprof.step(), or step() of torch.profiler",
     view=View(
-        "Time", sums=" ".join(("total_ns", *(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU))))
+        "Time",
+        sums=" ".join(("total_ns", *(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU, *_IDLE)))),
     ),
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
@@ -104,7 +117,7 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
     that it launched has ended, and the next one begins there."""
     if categories == "phase":
         frames = [_phase_rows(source, activity, steps) for activity, steps in activities(source)]
-        parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", "")]
+        parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", ""), *map(_idle, _IDLE)]
         return concat_rows(frames, [WORKER, STEP, START, TOTAL, *parts, PARTIAL])
     rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
     return concat_rows(
@@ -113,16 +126,19 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
 
 
 def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:
-    """Return the phases of the work on the device. Waits for data are those of the other categories: API calls first.
-    Without a GPU, operators that load a batch belong to the wait."""
+    """Return the phases of the work, and idle time of the devices by cause. Without a GPU, operators that load a batch
+    belong to the wait for it."""
     phase, start, end = activity.phases(source.gpu)
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in _PHASES.items()}
     classes["no_phase"] = Union(start, end)
-    loading = {"dataloader": activity.dataloader}
-    classes = {**classes, "runtime": activity.runtime, **loading} if source.gpu else {**loading, **classes}
-    parts = _parts(activity, steps, classes)
+    empty = Union(start[:0], end[:0])
     if source.gpu:
-        parts["other"] = parts["other"] + parts.pop("runtime")
+        idle = gaps(activity, None, *steps.window) if len(steps.start) else {}
+        classes["dataloader"] = activity.dataloader
+        classes |= {key: Union(*idle[cause]) if cause in idle else empty for key, cause in _IDLE.items()}
+    else:
+        classes = {"dataloader": activity.dataloader} | classes | dict.fromkeys(_IDLE, empty)
+    parts = _parts(activity, steps, classes)
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in parts.items()}}
 
 

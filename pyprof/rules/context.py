@@ -7,6 +7,7 @@ and gaps come from a sample, the first stretch of some 300,000 events, so that a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import activities
+from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import steady
 from pyprof.analysis.window import window
@@ -338,9 +340,25 @@ class Run:
         return int(fmean(worker.parts[name] for worker in workers)) if workers else 0
 
     @cached_property
+    def idle(self) -> Mapping[str, int]:
+        """Time in the steady steps in which all devices of a worker were idle, by cause, as in step_time by phase: a
+        step could be so much shorter. Mean over the workers that used a device."""
+        first, last = (number - self.source.aggregation.first for number in self.steady)
+        sums, workers = Counter[str](), 0
+        for activity, steps in activities(self.source):
+            if not activity.devices or not len(steps.start[first : last + 1]):
+                continue
+            workers += 1
+            other = activity.paused.with_(activity.dataloader)
+            low, high = int(steps.start[first]), int(steps.end[first : last + 1][-1])
+            for cause, (start, end) in gaps(activity, None, low, high).items():
+                sums[cause] += int((end - start - other.within(start, end)).sum())
+        return {cause: time // workers for cause, time in sums.items()}
+
+    @property
     def late(self) -> int:
-        """The time that a GPU waits for launches, without the time that the program waits for data or files."""
-        return max(self.mean("late_ns") - self.part("dataloader") - self.part("io"), 0)
+        """The time that a GPU waits for launches that come too late."""
+        return self.idle.get("launch-bound", 0)
 
     def per_device(self, length: float) -> int:
         """Return one device's part of a sum over all devices, at most the length of the window."""

@@ -9,24 +9,32 @@ from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.units import duration, percent
 
-_ADVICE = {
-    "dataloader": "Load batches in the background (num_workers), or make each sample cheaper to prepare.",
-    "io": "Read and decode files in workers of the DataLoader, or preprocess them ahead of time.",
+_WAITS = {
+    "queued": "it is between kernels that were launched in time",
+    "data loader": "it waits for the DataLoader",
+    "synchronization": "it waits because the program had waited for it",
+    "host copy": "it waits because the program had waited for a copy",
+    "launch-bound": "it waits for launches",
+    "not recorded": "the recording does not show what it waits for",
+}
+# What the CPU does while the GPU waits for launches, by part of the wall time.
+_MEANWHILE = {
+    "io": "The program reads or writes files meanwhile: do so in workers of the DataLoader, or ahead of time.",
     "cpu": "Operators and CUDA calls run on the CPU meanwhile: see the longest calls in the evidence.",
     "other": "Neither operators nor CUDA calls run on the CPU meanwhile: Python code, other libraries or other "
     "processes; record with --sample cpu to see which lines.",
 }
-_MEANWHILE = {
-    "dataloader": "the loop waits for its DataLoader",
-    "io": "the program reads or writes files",
-    "cpu": "operators or CUDA calls run on the CPU",
-    "other": "neither operators nor CUDA calls run on the CPU",
+_ADVICE = {
+    "queued": "Fewer, larger kernels: torch.compile, or a CUDA graph.",
+    "data loader": "Load batches in the background (num_workers), or make each sample cheaper to prepare.",
+    "synchronization": "Keep values on the GPU: .item(), .cpu() and printing a tensor wait for it.",
+    "host copy": "Copy from pinned memory with non_blocking=True.",
 }
 
 
 @rule("R03", "gpu_underused", GPU, rows=Rows("step_time", "Step time"))
 def gpu_underused(run: Run) -> Finding | None:
-    """The GPU is idle most of the time; names what the program does meanwhile. Other rules count the time of each
+    """The GPU is idle most of the time; names the main cause. Other rules count the time of each
     cause.
 
     Fires: kernels and copies for 30 ms of 100 ms.
@@ -35,15 +43,18 @@ def gpu_underused(run: Run) -> Finding | None:
     busy = run.share(run.mean("busy_ns"))
     if busy >= limit("R03.busy") or not run.wall:
         return None
-    parts = {name: run.part(name) for name in _ADVICE}
-    most = max(parts, key=lambda name: parts[name])
-    largest = sorted(parts.items(), key=lambda item: -item[1])
+    idle = {**run.idle, "data loader": run.idle.get("data loader", 0) + run.part("dataloader")}
+    causes = sorted(idle.items(), key=lambda item: -item[1])
+    cause, time = causes[0]
+    parts = {name: run.part(name) for name in _MEANWHILE}
+    meanwhile = _MEANWHILE[max(parts, key=lambda name: parts[name])]
+    steps = max(run.steps, 1)
     return run.finding(
-        f"The GPU is busy only {percent(busy)} of {duration(run.wall)}. For {duration(parts[most])} of the rest "
-        f"{_MEANWHILE[most]}.",
-        _ADVICE[most],
+        f"The GPU is busy only {percent(busy)} of {duration(run.wall / steps)}{run.per_step}. For "
+        f"{duration(time / steps)} of the rest {_WAITS[cause]}.",
+        _ADVICE.get(cause, meanwhile),
         None,
-        [{"part": name, "time_ns": time} for name, time in largest[:2]] + _calls(run),
+        [{"cause": name, "time_ns": length} for name, length in causes[:2]] + _calls(run),
         "The summary's GPU utilization rises.",
     )
 

@@ -49,7 +49,7 @@ def launch_bound(run: Run) -> Finding | None:
         "such a step is shorter, and so is the wait.",
         late,
         _gaps(run),
-        "The launch-bound share of the summary falls, and a step gets shorter.",
+        "The launch-bound time of the report idle falls, and a step gets shorter.",
     )
 
 

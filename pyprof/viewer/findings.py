@@ -26,22 +26,18 @@ def findings(answer: Any) -> Insights:
 
 def _step(item: dict[str, Any]) -> Step:
     """Return the mean of the steady steps; its parts add up to it, but for the rounding to ns."""
-    columns = {
-        column.key: column
-        for which in ("8", "phase")
-        for column in find("step_time", categories=which).columns
-    }
-    sums, count = item["sums"], item["count"]
-    total = sums.pop("total_ns")
+    columns = {column.key: column for column in find("step_time", categories="phase").columns}
+    sums, count = dict(item["sums"]), item["workers"] if item["number"] is None else item["number"]
+    total = sum(sums.values())
     return Step(
         count=count, first=item["first"], last=item["last"],
         breakdown=Breakdown(
             key="step_time", title="Mean Step", total=round(total / count) if count else None, unit="ns",
             parts=[
                 Part(
-                    key=key.removesuffix("_ns"), heading=columns[key].heading.removesuffix(" (ns)"),
-                    value=None if amount is None or not count else round(amount / count), unit="ns",
-                    share=None if amount is None else share(amount, total), text=columns[key].text,
+                    key=key, heading=columns[f"{key}_ns"].heading.removesuffix(" (ns)"),
+                    value=round(amount / count) if count else None, unit="ns", share=share(amount, total),
+                    text=columns[f"{key}_ns"].text,
                 )
                 for key, amount in sums.items()
             ],

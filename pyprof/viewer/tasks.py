@@ -167,8 +167,6 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
         headline,
         late_rank,
         mean_step,
-        median_step,
-        parts_of_step,
     )
     from pyprof.rules.context import NO_GPU, Run
     from pyprof.rules.evaluation import evaluate
@@ -196,13 +194,11 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
             )  # fmt: skip
         else:
             silent += 1
-    sentence = headline(median_step(source, run), best_finding(outcomes, run), late_rank(source))
-    mean, report = mean_step(source, run), find("step_time", categories=parts_of_step(source.gpu))
-    lengths = [column.key for column in report.columns if column.key.endswith("_ns")]
-    step = {key: int(mean.frame[key].sum()) if mean.frame[key].notna().all() else None for key in lengths}
+    step = mean_step(source, run)
+    sentence = headline(step, best_finding(outcomes, run), late_rank(source))
     return {
         "expert": results, "silent": silent, "headline": sentence, "steps": run.steps if run.cut else 1, "cut": run.cut,
-        "step": {"sums": step, "count": len(mean.frame), "first": mean.first, "last": mean.last},
+        "step": step._asdict(),
     }  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from pyprof.analysis.aggregation import aggregate, aggregations
 from pyprof.analysis.build import build
 from pyprof.analysis.source import Source
-from pyprof.metrics import value
 from pyprof.parse import loader
 from pyprof.rules import RULES, Outcome
+from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
 from pyprof.store.files import Store
 from tests.build import WRITERS, examples, recording
@@ -112,10 +112,11 @@ def recordings(draw: st.DrawFn) -> Small:
 
 
 def checked(source: Source) -> list[Outcome]:
-    """Every rule's verdict; no saving beyond the wall time."""
+    """Every rule's verdict; no saving beyond the steps, which last until what they launched has
+    ended."""
     found = evaluate(source)
     assert {each.rule.id for each in found} == set(RULES)
-    wall = value("wall_time", source.window) or 0
+    wall = Run(source).wall
     for each in found:
         assert each.finding is None or each.needs is None
         if each.finding is not None and each.finding.saving is not None:

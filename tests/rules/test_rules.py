@@ -364,9 +364,9 @@ CASES = {
         lambda: idle_gpu(("Tesla V100-SXM2-16GB", 80, "7.0", 1 << 34)), None, idle_gpu,
         lambda: idle_gpu(UNKNOWN, gpu=UNKNOWN), idle_gpu,
     ),
-    # Within a step 89 gaps of 6 us; between steps 1 ms less 89 · 10 us less 4 us.
+    # Within a step 89 gaps of 6 us; between steps 1 ms less 89 · 10 us less 4 us; 5 us before the first kernel.
     "R05": Case(
-        lambda: stream_of(4_000), 10 * 89 * 6_000 + 9 * 106_000, lambda: stream_of(9_000),
+        lambda: stream_of(4_000), 10 * 89 * 6_000 + 9 * 106_000 + 5_000, lambda: stream_of(9_000),
         lambda: stream_of(4_000, linked=False), lambda: stream_of(4_000, late=False),
     ),
     # Each launch takes 1 us; before the very first kernel nothing is late.

@@ -21,6 +21,13 @@ const PARTS: Record<string, Meaning> = {
   backward: "backward",
   optimizer: "optimizer",
   no_phase: "cpu",
+  // Causes of idle time, as in the timeline.
+  data_loader: "dataloader",
+  launch_bound: "cpu",
+  synchronization: "runtime",
+  host_copy: "memory",
+  queued: "idle",
+  not_recorded: "outside",
   using: "compute",
   busy: "compute",
   not_tc: "kernel",

@@ -89,8 +89,8 @@ class Finding(Model):
 
 
 class Step(Model):
-    """The mean of `count` steady steps, which have the numbers `first` to `last` in the step-time report: by kind of
-    work, without a GPU by phase of the training."""
+    """The mean of `count` steady steps, which have the numbers `first` to `last` in the report step_time: by phase of
+    the training, and by cause of idle time."""
 
     count: int
     first: int | None
