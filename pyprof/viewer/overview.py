@@ -12,6 +12,7 @@ import pandas as pd
 from pyprof.analysis.coverage import is_missing
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS, PART_HEADINGS, PARTS, Value, Window, share, value
+from pyprof.model import NO_PHASE, PHASES
 from pyprof.reports import find
 from pyprof.reports.summary import rows as summary_rows
 from pyprof.viewer import models
@@ -28,7 +29,7 @@ _KERNELS = {
         "All other kernels, including those of unknown use; without a GPU, operator events.",
     ),
 }
-_TOP_KEYS = ("type", "direction", "shapes", "line")
+_TOP_KEYS = ("type", "phase", "shapes", "line")
 
 
 def overview(source: Source) -> Overview:
@@ -49,7 +50,7 @@ def overview(source: Source) -> Overview:
         kernel_time=_kernel_time(source),
         tensor_cores=_tensor_cores(window),
         iterations=_summary(source, "Iterations"),
-        top=_top(detail),
+        top=_top(source, detail),
         modules=_modules(detail),
         threads=[] if source.gpu else _threads(source),
         system=_system(source),
@@ -213,12 +214,35 @@ def _float(number: Value) -> float | None:
 
 
 def _modules(detail: pd.DataFrame) -> list[models.Share]:
-    """Return the modules of the longest time; all operators outside of modules are one, named "". Empty if no module
-    was recorded."""
+    """Return the modules of the longest time, those whose paths differ only in numbers together; all operators outside
+    of modules are one, named "". Empty if no module was recorded."""
     if not detail["module"].notna().any():
         return []
     rows = detail.assign(module=detail["module"].fillna("")).groupby("module")[["gpu", "calls"]].sum()
-    return _largest((str(name), int(time), int(calls)) for name, time, calls in rows.itertuples())
+    groups: dict[str, list[tuple[str, int, int]]] = {}
+    for name, time, calls in rows.itertuples():
+        groups.setdefault(_numberless(name), []).append((name, int(time), int(calls)))
+    names = {name if len(members) > 1 else members[0][0]: members for name, members in groups.items()}
+    sums = (
+        (name, sum(time for _, time, _ in members), sum(calls for *_, calls in members))
+        for name, members in names.items()
+    )
+    total = int(rows["gpu"].sum())
+    out = []
+    for row in _largest(sums):
+        members = names[row.name]
+        shown = tuple(_largest(members, total)) if len(members) > 1 else ()
+        out.append(row.model_copy(update={"count": len(members), "members": shown}))
+    return out
+
+
+def _numberless(path: str) -> str:
+    """Return the path of a module with * for the numbers of its layers.
+
+    >>> _numberless("encoder.layers.11.linear2"), _numberless("Net_0.Layer_12.Linear_0")
+    ('encoder.layers.*.linear2', 'Net_*.Layer_*.Linear_*')
+    """
+    return ".".join(re.sub(r"(^|_)\d+$", r"\1*", name) for name in path.split("."))
 
 
 def _threads(source: Source) -> list[models.Share]:
@@ -243,18 +267,22 @@ def _threads(source: Source) -> list[models.Share]:
     )
 
 
-def _largest(rows: Iterable[tuple[str, int, int]]) -> list[models.Share]:
-    """Return the rows of the longest time, given name, time and calls."""
+def _largest(rows: Iterable[tuple[str, int, int]], total: int | None = None) -> list[models.Share]:
+    """Return the rows of the longest time, given name, time and calls. `total`: the sum of all, if not of these."""
     ordered = sorted((row for row in rows if row[1] > 0), key=lambda row: -row[1])
-    total = sum(time for _, time, _ in ordered)
+    whole = sum(time for _, time, _ in ordered) if total is None else total
     return [
-        models.Share(name=name, time=time, share=100 * time / total, calls=calls)
+        models.Share(name=name, time=time, share=100 * time / whole, calls=calls)
         for name, time, calls in ordered[:TOP]
     ]
 
 
-def _top(table: pd.DataFrame) -> models.Top:
-    """Return the operators of most time by type, direction, shapes and source line."""
+def _top(source: Source, table: pd.DataFrame) -> models.Top:
+    """Return the operators of most time by type, phase, shapes and source line."""
+    phases = {row[0]: PHASES[row[1]] for row in source.store.rows("select op_id, phase from operator")}
+    table = table.assign(
+        phase=table["op_id"].map(phases).where(lambda phase: phase != PHASES[NO_PHASE], None)
+    )
     table = table.assign(line=table["stack"].str.rsplit("\n", n=1).str[-1], time=table["gpu"].fillna(0))
     total = int(table["time"].sum())
     table = table[table["time"] > 0].sort_values("time", ascending=False, kind="stable")

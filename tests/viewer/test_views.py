@@ -20,7 +20,7 @@ from pyprof.overview.figures import figures
 from pyprof.reports.headline import headline, late_rank
 from pyprof.rules.evaluation import evaluate
 from pyprof.viewer.downsample import downsample
-from tests.build import recording, write_capture
+from tests.build import call, recording, write_capture
 from tests.reports.test_memory import event, load, op
 from tests.viewer.conftest import HOSTILE, MM, RELU, STEPS, serving, steps
 from tests.waiting import until
@@ -594,3 +594,26 @@ def test_what_is_missing_is_told_apart_from_what_was_repaired(copied):
         notes = client.json("/api/overview")["notes"]
     assert notes[-1].startswith("3 records are missing")
     assert not any("incomplete" in note for note in notes)  # which changes no figure
+
+
+def test_modules_that_differ_in_numbers_are_one_row(tmp_path):
+    """Four layers, and a module of its own; the time of each is that of its kernels."""
+    layers = [call("torch.mm", (8, 4), (4, 2), module=f"net.layers.{number}.up") for number in range(4)]
+    text = "".join(f"{marker}\n    > {10 + number} gemm\n" for number, marker in enumerate(layers))
+    text += f"{call('torch.relu', (8, 4), module='net.head1')}\n    > 7 relu_kernel\n"
+    path = tmp_path / "net_dldb.sqlite"
+    session.load(write_capture(tmp_path / "net.sqlite", recording(text))).save(path)
+    with serving(path) as client:
+        first, second = client.json("/api/overview")["modules"]
+    assert (first["name"], first["count"], first["time"]) == ("net.layers.*.up", 4, 10 + 11 + 12 + 13)
+    assert [(one["name"], one["time"]) for one in first["members"]] == [
+        (f"net.layers.{number}.up", 10 + number) for number in (3, 2, 1, 0)
+    ]
+    assert first["share"] == pytest.approx(100 * 46 / 53)
+    assert (second["name"], second["count"], second["members"]) == ("net.head1", 1, [])
+
+
+def test_the_phase_of_an_operator_is_in_the_overview(client):
+    groups = client.json("/api/overview")["top"]["groups"]
+    assert {one["phase"] for one in groups} <= {"forward", "backward", "recompute", "optimizer", None}
+    assert {one["phase"] for one in groups if one["type"].endswith(".step")} <= {"optimizer"}

@@ -140,12 +140,12 @@ class TopOperator(Model):
 
 
 class TopGroup(Model):
-    """Operators of one type, direction, shapes and source line: the same thing in each of a model's layers. `module`:
+    """Operators of one type, phase, shapes and source line: the same thing in each of a model's layers. `module`:
     their path, with * for numbers that differ; `share`: percent of `total_time`; `members`: those of the longest
     time."""
 
     type: str
-    direction: str | None
+    phase: str | None
     shapes: str | None
     module: str | None
     line: str | None
@@ -166,12 +166,15 @@ class Top(Model):
 
 
 class Share(Model):
-    """A module or thread with its time: on the device; without a GPU, of its operators on the CPU."""
+    """A module or thread with its time: on the device; without a GPU, of its operators on the CPU. `count`: of modules
+    whose paths differ only in numbers, with those of the longest time in `members`."""
 
     name: str
     time: int
     share: float
     calls: int
+    count: int = 1
+    members: tuple[Share, ...] = ()
 
 
 class Overview(Model):

@@ -120,14 +120,17 @@ def test_top_operators(page: Page, prof: session.Profile):
     panel = "[data-panel=top-ops]"
     heads = page.find(f"{panel} th").all_inner_texts()
     assert heads == [
-        "Op Type", "GPU time", "Ops", "Calls", "Direction", "Shapes", "Source line", "Module", "TC Eligible",
-        "Using TC",
+        "Op Type", f"GPU time, {STEPS} steps", "Ops", "Calls", "Phase", "Shapes", "Source line", "Module",
+        "TC Eligible", "Using TC",
     ]  # fmt: skip
     assert not page.find(f"{panel} th button").count()
     assert not page.find(f"{panel} input").count()
     table = prof.report("detail")
-    table = table[table["gpu"] > 0].assign(line=table["stack"].str.rpartition("\n")[2])
-    groups = table.groupby(["type", "direction", "shapes", "line"], dropna=False, sort=False)
+    phases = dict(prof.source().store.rows("select op_id, phase from operator"))
+    table = table[table["gpu"] > 0].assign(
+        line=table["stack"].str.rpartition("\n")[2], phase=table["op_id"].map(phases)
+    )
+    groups = table.groupby(["type", "phase", "shapes", "line"], dropna=False, sort=False)
     expected = groups[["gpu", "calls"]].sum().sort_values("gpu", ascending=False).head(10)
     assert page.find(f"{panel} td[data-key=time]").all_inner_texts() == [f"{v} ns" for v in expected["gpu"]]
     assert page.find(f"{panel} td[data-key=calls]").all_inner_texts() == [str(v) for v in expected["calls"]]
