@@ -16,6 +16,7 @@ from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
 from pyprof.store.kinds import IS_FUNCTION
+from pyprof.store.moments import first_from
 
 _NONE = -1
 SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
@@ -69,18 +70,28 @@ class _Intervals(NamedTuple):
 
 
 class HostWork:
-    """The operators, ranges and Python functions of a worker's threads. Ranges of steps do not count."""
+    """The operators, ranges and Python functions of a worker's threads. Ranges of steps do not count.
 
-    def __init__(self, activity: Activity):
+    `window`: start and end in ns; only what begins between them is read.
+    """
+
+    def __init__(self, activity: Activity, window: tuple[int, int] | None = None):
         self._activity = activity
         self._store = activity.store
-        self._mine = activity.own("id")
+        self._window = window
+
+    def _own(self, table: str) -> str:
+        """Return the condition in SQL that an id is of this worker, and in the window."""
+        if self._window is None:
+            return self._activity.own("id")
+        low, high = (first_from(self._store, table, self._activity.worker, time) for time in self._window)
+        return f"id >= {low} and id < {high}"
 
     def executions_of_operators(self) -> Spans:
         """Return the executions of operators, by id."""
         return Spans.of(
             self._store.columns(
-                f"""select thread, operator, start_ns, end_ns - start_ns from op where {self._mine} and {EXECUTED}
+                f"""select thread, operator, start_ns, end_ns - start_ns from op where {self._own("op")} and {EXECUTED}
                     order by id"""
             )
         )
@@ -88,14 +99,17 @@ class HostWork:
     def ranges(self) -> Spans:
         """Return push/pop ranges and RecordFunction events, by id."""
         columns = self._activity.ranges
-        return Spans.of({name: columns[name] for name in ("thread", "text", "start_ns", "duration_ns")})
+        spans = Spans.of({name: columns[name] for name in ("thread", "text", "start_ns", "duration_ns")})
+        if self._window is None:
+            return spans
+        return spans.take((spans.start >= self._window[0]) & (spans.start < self._window[1]))
 
     def functions(self) -> Spans:
         """Return the Python functions that are not too short, by id."""
         return Spans.of(
             self._store.columns(
                 f"""select thread, text, start_ns, duration_ns from range
-                    where {self._mine} and {IS_FUNCTION} and duration_ns >= {SHORTEST} order by id"""
+                    where {self._own("range")} and {IS_FUNCTION} and duration_ns >= {SHORTEST} order by id"""
             )
         )
 

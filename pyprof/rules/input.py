@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from pyprof.analysis.host_work import HostWork
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
@@ -35,7 +38,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     advice.append("raise prefetch_factor if the waits are uneven")
     return run.finding(
         f"The loop waits for its DataLoader {percent(run.share(part))} of the time while the GPU does nothing, "
-        f"{duration(part / max(run.steps, 1))}{run.per_step}.",
+        f"{duration(part / max(run.steps, 1))}{run.per_step}{_mostly(waits)}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
         part,
@@ -70,7 +73,7 @@ def workers_zero(run: Run) -> Finding | None:
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
-        f"time, {duration(part / max(run.steps, 1))}{run.per_step}.",
+        f"time, {duration(part / max(run.steps, 1))}{run.per_step}{_mostly(waits)}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),
@@ -86,15 +89,40 @@ def _waits(run: Run) -> list[dict[str, Any]] | None:
         raise NeedsFacts(
             "needs the ranges around a DataLoader's next; record with pyprof, or with torch.autograd.profiler.emit_nvtx"
         )
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     for worker, start, end, *_ in run.ids:
         rows += run.store.rows(
-            """select t.worker, d.start_ns, d.duration_ns from dataloader d join thread t on t.id = d.thread
+            """select t.worker, t.id, d.start_ns, d.duration_ns from dataloader d join thread t on t.id = d.thread
                where t.worker = ? and d.start_ns >= ? and d.start_ns < ? order by d.duration_ns desc limit 4""",
             (worker, start, end),
         )
-    rows.sort(key=lambda row: -row[2])
-    return [{"worker": w, "start_ns": s, "wait_ns": d} for w, s, d in rows[:4]] or None
+    rows.sort(key=lambda row: -row[3])
+    return [
+        {
+            "worker": worker,
+            "start_ns": start,
+            "wait_ns": length,
+            "source": _line(run, worker, thread, start, length),
+        }
+        for worker, thread, start, length in rows[:4]
+    ] or None
+
+
+def _line(run: Run, worker: int, thread: int, start: int, length: int) -> str | None:
+    """Return the source line of most of a wait: of the innermost Python function, or of the operator."""
+    work = HostWork(run.source.activity(worker), (start, start + length))
+    place = work.places(*(np.array([value]) for value in (thread, start, start + length)))
+    frames = work.stack(int(place.stack[0])).frames
+    if frames:
+        return frames[-1]
+    operator = int(place.operator[0])
+    return run.operators["source"].get(operator) if operator >= 0 else None
+
+
+def _mostly(waits: list[dict[str, Any]]) -> str:
+    """Return where the longest wait was for most of its time, if that is known."""
+    line = waits[0]["source"]
+    return "" if line is None else f", above all in {line}"
 
 
 def _settings(run: Run) -> dict[str, str]:

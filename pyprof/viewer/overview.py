@@ -230,9 +230,9 @@ def _modules(detail: pd.DataFrame) -> list[models.Share]:
     total = int(rows["gpu"].sum())
     out = []
     for row in _largest(sums):
-        members = names[row.name]
-        shown = tuple(_largest(members, total)) if len(members) > 1 else ()
-        out.append(row.model_copy(update={"count": len(members), "members": shown}))
+        rows_of_group = names[row.name]
+        members = tuple(_largest(rows_of_group, total)) if len(rows_of_group) > 1 else ()
+        out.append(row.model_copy(update={"count": len(rows_of_group), "members": members}))
     return out
 
 
