@@ -327,3 +327,20 @@ def test_waits_for_launches_have_one_value():
     assert steps["launch_bound_ns"].sum() == idle["launch-bound"]
     assert findings.loc["R05 launch_bound", "saving"] == idle["launch-bound"]
     assert steps["total_ns"].sum() == steps.filter(regex="_ns$").drop(columns="total_ns").to_numpy().sum()
+
+
+def test_recordings_of_two_tools_match_in_a_comparison():
+    """torch.profiler has no optimizer as an operator, and other names for some: their kernels are the same."""
+    table = captured("transformer_bf16").diff(traced("transformer_bf16"), by="operator")
+    matched = table.set_index("matched_by")
+    (optimizer,) = table[table["name"] == "optimizer"].to_dict("records")
+    for side, profile in (("base", captured("transformer_bf16")), ("other", traced("transformer_bf16"))):
+        frame = kernels(profile)
+        own = frame["duration_ns"][frame["phase"] == "optimizer"].sum() / 2  # two steps
+        assert optimizer[f"{side}_device_ns"] == own
+        whole = table[f"{side}_device_ns"].sum()
+        alone = table[f"{side}_device_ns"][table["matched_by"].isna()].sum()
+        assert alone < 0.002 * whole  # a division that one has as two kernels
+    both = matched.loc[["kernels"]].set_index(["name", "direction"])
+    loss = both.loc[("cross_entropy / cross_entropy_loss", "bprop")]
+    assert loss["base_calls"] == loss["other_calls"] == 1

@@ -3,9 +3,10 @@
 one run only.
 
 Rows are matched first by place: module path, operator, shapes and direction (kernels: also the name). What remains
-on both sides is matched by name: an operator and its direction, or a kernel's name, wherever it ran. What only one
-run has stays unmatched. Each time of a run is thus in exactly one row, and deltas add up to the difference of the
-totals.
+on both sides is matched by name: an operator and its direction, or a kernel's name, wherever it ran. Tools name some
+operators differently: those that remain then are matched by the names of their kernels and the direction, and last
+all of the optimizer. What only one run has stays unmatched. Each time of a run is thus in exactly one row, and deltas
+add up to the difference of the totals.
 
 Figures are means over the iterations of the aggregation and over workers, or with --per=run their sums. Iterations
 that the recording cuts off are left out of the means, as in the comparison of steps, unless a run has no others.
@@ -24,13 +25,14 @@ import pandas as pd
 from pyprof.analysis.coverage import missing
 from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
-from pyprof.model import Bools, Ints
+from pyprof.model import OPTIMIZER, PHASES, Bools, Ints
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations
 from pyprof.reports.operator_queries import SELECTED, direction, frame, total
 from pyprof.store.blocks import EVENTS, OPS, Shape
+from pyprof.store.kinds import IS_KERNEL
 
-PLACE, NAME = "module and shapes", "name"
+PLACE, NAME, KERNELS, PHASE = "module and shapes", "name", "kernels", "phase"
 _DEVICE = (
     "GPU time: of operators as in detail, of kernels as in kernel; without a GPU, the operators' own time"
 )
@@ -40,13 +42,15 @@ _HOST = "CPU time of operators, as in detail; kernels have none"
 class Way(NamedTuple):
     """Subject of a comparison: the query for its rows, the columns that identify a place, and those that identify a
     name, and the query for the device time of each execution or event (id, key, device). `key` is the same number in
-    both queries. `sums`: what the query adds up."""
+    both queries. `sums`: what the query adds up. `kernels`: whether rows without a name in common can have kernels in
+    common."""
 
     query: str
     sums: Shape
     place: tuple[str, ...]
     name: tuple[str, ...]
     executions: str
+    kernels: bool = False
 
 
 _QUERIES = {
@@ -58,6 +62,7 @@ _QUERIES = {
         ("module", "name", "shapes", "direction"),
         ("name", "direction"),
         "select id, operator as key, gpu_ns as device from op",
+        kernels=True,
     ),
     "kernel": Way(
         f"""select (s.operator << 32) + s.name as key, k.short_name as name, o.type as operator, o.module, o.shapes,
@@ -109,7 +114,7 @@ COLUMNS = (
         "shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if unknown or several.", str
     ),
     Column("direction", "Direction", "", "fprop, bprop, or empty.", str),
-    Column("matched_by", "Matched By", "", f"{PLACE}, or only {NAME}; empty if in one run only.", str),
+    Column("matched_by", "Matched By", "", f"{PLACE}, {NAME}, {KERNELS} or {PHASE}; empty if in one run only.", str),
     *_pair("calls", "Calls", "count", "Executions of the operator, or kernels"),
     *_pair("device", "Device Time", "ns", _DEVICE),
     _percent("device", "Device Time"),
@@ -183,10 +188,16 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     rows = pd.concat(parts, ignore_index=True)
     place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
-    remaining = rows[~common]
-    name, shared = _match(remaining, way.name)
-    rows.loc[remaining.index[shared], "matched_by"] = NAME
-    rows.loc[remaining.index[shared], "row"] = name[shared] + len(rows)
+    known = np.ones(len(rows), bool)
+    keys = [(NAME, way.name, known)]
+    if way.kernels:
+        keys += [(KERNELS, ("kernels", "direction"), (rows["kernels"] != "").to_numpy(bool)),
+                 (PHASE, ("phase",), (rows["phase"] == PHASES[OPTIMIZER]).to_numpy(bool))]  # fmt: skip
+    for turn, (label, key, usable) in enumerate(keys, 1):
+        remaining = rows[(rows["matched_by"] == "") & usable]
+        number, shared = _match(remaining, key)
+        rows.loc[remaining.index[shared], "matched_by"] = label
+        rows.loc[remaining.index[shared], "row"] = number[shared] + turn * len(rows)
     for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
         of_side = rows["side"] == side
         divisor = max(len(iterations), 1) if per == "iteration" else 1
@@ -195,12 +206,16 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     grouped = rows.groupby("row", sort=True)
     figures = grouped[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
     texts = grouped[[*_KEYS, "matched_by"]]
+    labels = texts.first().where(texts.nunique() == 1)
+    # In both runs the same under two names: those of the base, then of the other.
+    several = grouped["name"].agg(lambda names: " / ".join(dict.fromkeys(names)))
+    labels["name"] = np.where(labels["matched_by"] == PHASE, PHASES[OPTIMIZER], several)
     variance = pd.Series(0.0, index=figures.index)
     for side, (run, iterations) in enumerate(zip(runs, counts)):
         of_row = rows[rows["side"] == side].set_index("key")["row"]
         variance += _variance(run, way, iterations, of_row, per).reindex(figures.index, fill_value=0)
     figures["error"] = variance**0.5 if min(map(len, counts)) > 1 else np.nan
-    return _finish(texts.first().where(texts.nunique() == 1).join(figures).reset_index(drop=True))
+    return _finish(labels.join(figures).reset_index(drop=True))
 
 
 def _variance(
@@ -241,7 +256,24 @@ def _rows(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     table = frame(source, way.query) if covered.whole else _of_complete(source, way, covered)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
+    if way.kernels:
+        phases = dict(source.store.rows("select id, phase from operator"))
+        texts["phase"] = [PHASES[phases[key]] for key in table["key"].tolist()]
+        kernels = _kernels(source)
+        texts["kernels"] = [kernels.get(key, "") for key in table["key"].tolist()]
     return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Float64"))
+
+
+def _kernels(source: Source) -> dict[int, str]:
+    """Return the names of the kernels of each operator that has some, one per line."""
+    names: dict[int, set[str]] = {}
+    for operator, name in source.store.rows(
+        f"""select distinct s.operator, k.name from op_kernel_stat s join kernel_name k on k.id = s.name
+            where s.aggregation = ? and s.{IS_KERNEL}""",
+        (source.aggregation.id,),
+    ):
+        names.setdefault(operator, set()).add(name)
+    return {operator: "\n".join(sorted(own)) for operator, own in names.items()}
 
 
 def _of_complete(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
