@@ -25,7 +25,7 @@ import pandas as pd
 from pyprof.analysis.coverage import missing
 from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
-from pyprof.model import OPTIMIZER, PHASES, Bools, Ints
+from pyprof.model import NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations
 from pyprof.reports.operator_queries import SELECTED, direction, frame, total
@@ -257,7 +257,7 @@ def _rows(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     if way.kernels:
-        phases = dict(source.store.rows("select id, phase from operator"))
+        phases = dict(source.store.rows(f"select id, coalesce(phase, {NO_PHASE}) from operator"))
         texts["phase"] = [PHASES[phases[key]] for key in table["key"].tolist()]
         kernels = _kernels(source)
         texts["kernels"] = [kernels.get(key, "") for key in table["key"].tolist()]

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyprof
 from pyprof import atomic_file, inputs, scratch
 from pyprof.arguments import TIMEOUT
-from pyprof.errors import WHERE, FormatError, PyProfError, VersionError, install
+from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, VersionError, install
 from pyprof.model import Column, Ints
 from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access
@@ -376,6 +376,10 @@ class Store:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if _code(error) == sqlite3.SQLITE_INTERRUPT:
                 raise self._ended() from error
+            if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+                raise UsageError(
+                    f"{self.label} is closed: keep its profile while you use its source."
+                ) from error
             raise self.damaged(error) from error
 
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:

@@ -279,7 +279,8 @@ def _largest(rows: Iterable[tuple[str, int, int]], total: int | None = None) -> 
 
 def _top(source: Source, table: pd.DataFrame) -> models.Top:
     """Return the operators of most time by type, phase, shapes and source line."""
-    phases = {row[0]: PHASES[row[1]] for row in source.store.rows("select op_id, phase from operator")}
+    query = f"select op_id, coalesce(phase, {NO_PHASE}) from operator"
+    phases = {op_id: PHASES[phase] for op_id, phase in source.store.rows(query)}
     table = table.assign(
         phase=table["op_id"].map(phases).where(lambda phase: phase != PHASES[NO_PHASE], None)
     )

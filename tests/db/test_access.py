@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ import pyprof
 from pyprof.analysis.aggregation import aggregate
 from pyprof.commands.main import main
 from pyprof.dlprof.command import main as dlprof
-from pyprof.errors import FormatError, PyProfError
+from pyprof.errors import FormatError, PyProfError, UsageError
 from pyprof.store.files import Store, written
 from tests.build import recording, write_capture
 from tests.hostile import journal
@@ -272,3 +273,10 @@ def test_sentences_of_a_recording_name_it(tmp_path: Path, capsys: pytest.Capture
     path = write_capture(tmp_path / "net.sqlite", recording(OPERATORS))
     assert main(["export", "--format", "nsys", "-o", str(tmp_path / "o.sqlite"), str(path)]) == 2
     assert capsys.readouterr().err.startswith(f"pyprof export: {path}: has no GPU kernels")
+
+
+def test_a_source_whose_profile_is_gone_is_not_called_damaged(tmp_path: Path) -> None:
+    source = pyprof.load(write_capture(tmp_path / "net.sqlite", recording("> 5 gemm\n"))).source()
+    gc.collect()
+    with pytest.raises(UsageError, match="is closed: keep its profile"):
+        source.store.rows("select 1")
