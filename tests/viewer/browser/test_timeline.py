@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pyprof import session
-from tests.viewer.browser.conftest import Open, Page, axe
+from tests.build import recording, write_capture
+from tests.viewer.browser.conftest import MM, Open, Page, axe
 from tests.viewer.conftest import STEPS, Asking, serving
 
 
@@ -97,6 +98,9 @@ def test_the_rows_are_the_tracks(page: Page, client: Asking):
 
 @pytest.mark.statement("WT06", "WT07", "PT04", "WX01")
 def test_keys_and_gestures_move_the_window(page: Page):
+    start(page)
+    whole, of = page.find("[data-strip]").inner_text().partition(". Drag")[0].split(" of ")
+    assert whole == of  # the margin beside the events does not count
     start(page, **{"from": "100", "to": "1100"})
     assert window(page) == (100, 1100)
     page.find("[data-surface]").focus()
@@ -246,6 +250,23 @@ def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
     page.tab.keyboard.press("Escape")
     drawn(page)
     assert "area=" not in page.parameters()
+
+
+def test_busy_without_what_was_not_recorded(opened: Open, tmp_path: Path):
+    """The second share leaves out idle time whose cause the recording cannot know: after the last launch."""
+    text = f"{MM}\n    > 70 gemm\n{MM}\n    > 30 gemm\nop aten::relu\n    wait 500\n"
+    path = tmp_path / "net_dldb.sqlite"
+    session.load(write_capture(tmp_path / "net.sqlite", recording(text))).save(path)
+    with serving(path) as server:
+        page = opened(server)
+        start(page)
+        (shown,) = page.find("[data-device]").all_inner_texts()
+        begin, end = window(page)
+        (one,) = server.json("/api/timeline/selection", start=begin, end=end)["devices"]
+    unknown = sum(cause["time"] for cause in one["causes"] if cause["cause"] == "not recorded")
+    assert unknown  # the kernels end before the last operator
+    assert f"busy {100 * one['busy'] / one['length']:.1f} % of" in shown
+    assert f"({100 * one['busy'] / (one['length'] - unknown):.1f} % without what was not recorded)" in shown
 
 
 @pytest.mark.statement("WX10")
