@@ -20,7 +20,8 @@ NONE = -1
 def gaps(activity: Activity, device: int | None, low: int, high: int) -> dict[str, tuple[Ints, Ints]]:
     """Return the starts and ends of the gaps of a device in [low, high), by their cause; with None, of the times in
     which all devices of the worker were idle."""
-    begin, end, causes = within(activity, device, low, high, Waits(activity))
+    waits = activity.store.cached(("waits", activity.worker), lambda: Waits(activity))
+    begin, end, causes = within(activity, device, low, high, waits)
     cause, nonempty = causes.cause, end > begin
     return {
         name: (begin[mask], end[mask])

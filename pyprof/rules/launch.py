@@ -28,14 +28,16 @@ def launch_bound(run: Run) -> Finding | None:
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
     """
     durations = _durations(run)
-    waited = sum(int(sample.late.sum()) for sample in run.samples)
-    alone = sum(int(sample.late[sample.alone].sum()) for sample in run.samples)
-    late = int(run.late * alone / waited) if waited else 0
     replayed = sum(len(sample.kernel) for sample in run.samples) - len(durations)
-    if len(durations) <= replayed or run.share(late) <= limit("R05.late"):
+    if len(durations) <= replayed:
         return None
     middle = float(np.median(durations))
     if middle >= limit("R05.median"):
+        return None
+    waited = sum(int(sample.late.sum()) for sample in run.samples)
+    alone = sum(int(sample.late[sample.alone].sum()) for sample in run.samples)
+    late = int(run.late * alone / waited) if waited else 0
+    if run.share(late) <= limit("R05.late"):
         return None
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
     calls, time = len(launches), int(launches.sum())
