@@ -38,12 +38,14 @@ COLUMNS = (
     Column("op_id", "Op ID", "", "Type and number of its operator.", str),
     Column("module", "Module", "", "Module of its operator.", str),
     Column("direction", "Direction", "", "fprop or bprop.", str),
+    Column("line", "Source Line", "", "A line of its operator's call stack, as FILE:LINE.", str),
     Column("device", "Device ID", "", "Number of the device."),
     Column("stream", "Stream", "", "Stream of the device."),
 )
 _KEYS = {column.key for column in COLUMNS}
-_OF_OPERATOR = ("name", "type", "op_id", "module", "direction")
+_OF_OPERATOR = ("name", "type", "op_id", "module", "direction", "line")
 _FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
+_WORD = re.compile(r'[a-z_]+:"[^"]*"|\S+')  # a value with spaces is in quotes
 # Tables of the texts of records; others are in `string`.
 _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}
 
@@ -69,10 +71,19 @@ def split(text: str) -> tuple[str, list[str]]:
 
     >>> split("volta gemm dur:>5ms aten::mm")
     ('volta gemm aten::mm', ['dur:>5ms'])
+    >>> split('line:"=my net.py:7"')
+    ('', ['line:=my net.py:7'])
     """
-    words = text.split()
-    filters = [word for word in words if (match := _FILTER.fullmatch(word)) is not None and match[1] in _KEYS]
-    return " ".join(word for word in words if word not in filters), filters
+    words, filters = [], []
+    for word in _WORD.findall(text):
+        match = _FILTER.fullmatch(word)
+        if match is None or match[1] not in _KEYS:
+            words.append(word)
+            continue
+        value = match[2]
+        quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        filters.append(f"{match[1]}:{value[1:-1] if quoted else value}")
+    return " ".join(words), filters
 
 
 def find(store: Store, text: str, worker: int | None) -> Hits:
@@ -209,6 +220,9 @@ def _operators_pass(store: Store, condition: Condition) -> Bools:
         out = np.zeros(max((number for number, _ in rows), default=-1) + 1, bool)
         for number, direction in rows:
             out[number] = unknown if direction in (NO_DIRECTION, None) else direction in known
+    elif condition.key == "line":
+        query = "select o.id, nullif(k.frames, '') from operator o left join stack k on k.id = o.stack"
+        out = _mask(store, query, lambda frames: any(map(test, frames.split("\n"))), unknown)
     else:
         out = _mask(store, f"select id, {condition.key} from operator", test, unknown)
     return np.concatenate([[unknown], out])
@@ -239,20 +253,25 @@ def summary(hits: Hits, text: str, start: int, end: int, buckets: int) -> Search
     joined until few enough have any. Raises Trouble for an empty stretch."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
-    number, count = np.unique(hits.track, return_counts=True)
+    number, place, count = np.unique(hits.track, return_inverse=True, return_counts=True)
+    time = np.zeros(len(number), np.int64)
+    np.add.at(time, place, hits.end - hits.start)
     inside = np.flatnonzero((hits.start < end) & ((hits.end > start) | (hits.start >= start)))
     track = hits.track[inside].astype(np.int64)
-    time = np.maximum(hits.start[inside], start) - start
+    begin = np.maximum(hits.start[inside], start) - start
     while True:
         width = -(-(end - start) // buckets)
-        key, events = np.unique(track * buckets + time // width, return_counts=True)
+        key, events = np.unique(track * buckets + begin // width, return_counts=True)
         if len(key) <= _TICKS or buckets == 1:
             break
         buckets //= 2
     return SearchHits(
         find=text,
         total=len(hits.track),
-        tracks=[TrackHits(track=one, events=many) for one, many in zip(number.tolist(), count.tolist())],
+        tracks=[
+            TrackHits(track=one, events=many, time=sum_)
+            for one, many, sum_ in zip(number.tolist(), count.tolist(), time.tolist())
+        ],
         start=start,
         width=width,
         ticks=list(zip((key // buckets).tolist(), (key % buckets).tolist(), events.tolist()))[:_TICKS],

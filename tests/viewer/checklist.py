@@ -58,8 +58,6 @@ EXCEPTIONS = {
     **dict.fromkeys(("WA01", "WA02", "WA03", "WA04", "WA05"), "Not yet."),
     **dict.fromkeys(("WO01", "WO02"), "Not yet: the tree is in Operators, of the aggregation."),
     "WU01": "It is the Overview.",
-    **dict.fromkeys(("WC01", "WC02"), "Not yet: Details have the line."),
-    "WC03": "It is in Source lines.",
     **dict.fromkeys(("WL01", "WL02"), "Not yet."),
     **dict.fromkeys(("WX12", "WY03", "WY06", "WY07"), "Not yet."),
     "WY09": "It needs the path first.",

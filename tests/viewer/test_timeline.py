@@ -442,6 +442,8 @@ FILTERS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("dur:30..32 stream:8", lambda one: 30 <= one[4] - one[3] <= 32 and "sgemm" in one[1]),
     ("kernel:sgemm", lambda one: "sgemm" in one[1]),
     ("kernel:!? name:mm", lambda one: one[5] is not None and "mm" in one[5]),
+    ("line:=net.py:1 kernel:gemm", lambda one: "gemm" in one[1] and one[5].endswith("mm")),
+    ('line:"run.py:9" kernel:elementwise', lambda one: "elementwise" in one[1]),
     ("device:0 kernel:gemm start:<200", lambda one: "gemm" in one[1] and one[3] < 200),
 )
 
@@ -477,6 +479,21 @@ def test_a_range_is_found_by_what_is_shown(client: Asking, prof: session.Profile
 def test_a_cause_of_idle_time_is_found(client: Asking, prof: session.Profile) -> None:
     (gaps,) = {one[0] for one in searched(client, "=launch-bound")}
     assert gaps == track(client, "idle")["id"]
+
+
+def test_a_part_of_the_number_of_a_line_is_not_the_line(client: Asking) -> None:
+    assert searched(client, "line:=net.py") == searched(client, "line:=t.py:1") == []
+    assert searched(client, "line:net.py") != []
+
+
+def test_how_long_the_hits_take(client: Asking) -> None:
+    """Of each track, the sum of their durations."""
+    found = searched(client, "gemm")
+    (one,) = {one[0] for one in found if one[0] == found[0][0]}
+    answer = client.json("/api/timeline/search", find="gemm", start=0, end=100)
+    times = {track["track"]: track["time"] for track in answer["tracks"]}
+    assert times[one] == sum(end - start for number, _, start, end in found if number == one)
+    assert sum(times.values()) == sum(end - start for *_, start, end in found)
 
 
 def test_where_the_hits_are(client: Asking) -> None:

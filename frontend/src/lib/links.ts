@@ -44,3 +44,6 @@ export function linked(link: Link): string | undefined {
   if (link.filters.length || link.search) params.why = link.title;
   return place.to(view, params);
 }
+
+/** What finds the events of one operator, line or module on the timeline: its whole name. */
+export const events = (key: string, name: string): string => `${key}:${/[\s"]/.test(name) ? `"=${name.replaceAll('"', "")}"` : `=${name}`}`;

@@ -215,10 +215,11 @@ class Flame(Model):
 
 
 class TrackHits(Model):
-    """A track with events that were found."""
+    """A track with events that were found; `time`: the sum of their durations in ns."""
 
     track: int
     events: int
+    time: int
 
 
 class SearchHits(Model):

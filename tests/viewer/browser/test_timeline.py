@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
@@ -17,6 +19,8 @@ from pyprof import session
 from tests.build import recording, write_capture
 from tests.viewer.browser.conftest import MM, Open, Page, axe
 from tests.viewer.conftest import STEPS, Asking, serving
+
+TRACES = Path(__file__).resolve().parents[2] / "traces"
 
 
 def start(page: Page, **parameters: str) -> Page:
@@ -575,7 +579,7 @@ def test_hits_of_a_search_are_walked(page: Page, client: Asking):
     start(page, **{"from": str(begin - 50), "to": str(end + 50), "hide": str(hits[0]["track"])})
     page.find("[data-find]").fill("sgemm")
     page.until("[data-hits]:has-text('events')", 1)
-    assert page.find("[data-hits]").inner_text() == f"{len(hits)} events"
+    assert page.find("[data-hits]").inner_text().partition(",")[0] == f"{len(hits)} events"
     assert "find=sgemm" in page.parameters()
     for key, number in (
         ("Enter", 1),  # the first that begins in the view
@@ -792,3 +796,41 @@ def test_names_come_when_frames_are_late(page: Page, client: Asking, prof: sessi
     drawn(page)
     title = page.find("aside h2").inner_text()
     assert title in strip.inner_text()
+
+
+@pytest.mark.statement("WC01", "WC02", "WC03")
+def test_source_and_timeline_lead_to_each_other(opened: Open, tmp_path: Path):
+    """A line has its time, a click on it marks what ran because of it; the source follows the selection."""
+    path = tmp_path / "net.sqlite"
+    path.write_bytes(gzip.decompress((TRACES / "gpu/transformer_bf16.sqlite.gz").read_bytes()))
+    prof = session.load(path)
+    prof.save(tmp_path / "net_dldb.sqlite")
+    lines = prof.report("source_line").set_index("line")
+    with serving(tmp_path / "net_dldb.sqlite") as server:
+        page = opened(server)
+        start(page, d="op:LINEAR_3")
+        page.find("aside .frame").last.click()
+        page.settled()
+        (here,) = page.find("aside .here").all_inner_texts()
+        name = page.find("aside .frame").last.inner_text()
+        assert f"\t{here}".replace("\t", "").startswith(name.rpartition(":")[2])
+        cell = page.find("aside .here [data-line-time]")
+        time, total = int(lines.loc[name, "device_self_ns"]), lines["device_self_ns"].sum()
+        assert cell.get_attribute("data-line-time") == str(time)
+        tip = cell.locator("a").get_attribute("data-tip")
+        assert tip is not None
+        assert f"{time:,} ns, {100 * time / total:.1f} %" in tip
+        cell.locator("a").click()
+        page.settled()
+        assert f"find=line%3A%3D{quote(name, safe='')}" in page.parameters()
+        hits = page.find("[data-hits]").inner_text()
+        kernels = prof.database.rows(
+            """select sum(e.duration_ns) from event e join operator o on o.id = e.operator
+               join stack s on s.id = o.stack where char(10) || s.frames || char(10) like ? and e.kind < 3""",
+            (f"%\n{name}\n%",),
+        )[0][0]
+        assert f"{kernels / 1e6:.3g} ms on devices" in hits
+        # The next hit shows its own line.
+        page.find("[aria-label='Next hit']").click()
+        page.settled()
+        assert page.find("aside .here").count() == 1
