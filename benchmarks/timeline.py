@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 from viewer import children, viewer
 
 from pyprof.analysis.build import build as build_database
@@ -189,9 +190,20 @@ def drawn(url: str) -> None:
         for name, (times, between) in page.evaluate(_MOVES, [FRAMES, moves]).items():
             print(
                 f"{name:18} {percentile(times, 0.5):8.2f} ms of JavaScript, 95 %: {percentile(times, 0.95):.2f}; "
-                f"frame to frame {percentile(between, 0.5):.1f}, 95 %: {percentile(between, 0.95):.1f}"
+                f"frame to frame {percentile(between, 0.5):.1f}, 95 %: {percentile(between, 0.95):.1f}, "
+                f"longest {max(between):.1f}"
             )
+        print(f"page               {renderer() / 1e6:8.0f} MB resident")
         browser.close()
+
+
+def renderer() -> int:
+    """Return the resident bytes of the largest process of the browser that renders a page."""
+    return max(
+        process.memory_info().rss
+        for process in psutil.Process().children(recursive=True)
+        if "--type=renderer" in process.cmdline()
+    )
 
 
 def main() -> None:
