@@ -76,7 +76,7 @@ def _step(overview: Figures, width: int) -> list[str]:
     work = [part for part in step.parts if part[0] in PHASES]
     causes = sorted((part for part in step.parts if part[0] not in PHASES), key=lambda part: -part[1])
     small = sum(share for _, share in causes if share < _LEAST)
-    causes = [part for part in causes if part[1] >= _LEAST] + [("other", small)] * bool(small)
+    causes = [part for part in causes if part[1] >= _LEAST] + [("other", small)] * (small >= 0.05)
     groups = [*_parts(work, width, "busy: "), *_parts(causes, width, "idle: ")]
     return [*_wrap(head, width, 2), *groups]
 

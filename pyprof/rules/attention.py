@@ -11,7 +11,7 @@ from pyprof.rules import Finding, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.units import duration, percent
+from pyprof.units import percent
 
 _PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")
 _WHOLE = "multi_head_attention_forward"
@@ -43,7 +43,7 @@ def attention_unfused(run: Run) -> Finding | None:
     if run.share(saving) <= limit("R24.share"):
         return None
     return run.finding(
-        f"Attention runs in pieces: the kernels between its products take {duration(saving)}, "
+        f"Attention runs in pieces: the kernels between its products take {run.time(saving)}, "
         f"{percent(run.share(saving))} of the time.",
         "torch.nn.functional.scaled_dot_product_attention (mask or bias as attn_mask, dropout_p); "
         "nn.MultiheadAttention with need_weights=False. Not if the weights themselves are needed.",

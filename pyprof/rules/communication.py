@@ -14,7 +14,7 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
-from pyprof.units import duration, percent, size
+from pyprof.units import percent, size
 
 
 def _communication(run: Run) -> pd.DataFrame:
@@ -64,8 +64,8 @@ def comm_exposed(run: Run) -> Finding | None:
     copied = table.loc[table["kind"] != KERNEL, "duration_ns"].sum()
     what = "Collectives" if not copied else "Collectives and copies between GPUs"
     return run.finding(
-        f"{what} run for {duration(total)}; {duration(exposed)} of it, {percent(run.share(exposed))} of the time, is "
-        "without any other kernel. Waits for a slower rank are included.",
+        f"{what} run for {run.time(total)}; {run.time(exposed, False)} of it, {percent(run.share(exposed))} of the "
+        "time, is without any other kernel. Waits for a slower rank are included.",
         "If one rank comes late (report stragglers), remove its delay first: the others only wait. Otherwise "
         "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while "
         "gradients accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch).",

@@ -32,6 +32,7 @@ from pyprof.rules.event_sample import Sample, kind, read
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
 from pyprof.store import blocks, reads
+from pyprof.units import duration
 
 _TOP = 5  # rows of evidence
 NOT_CUT = " (The recording was not cut into iterations: one-time work is included in these figures.)"
@@ -182,6 +183,10 @@ class Run:
     def trains(self) -> bool:
         """True if there is a backward pass."""
         return bool(self.store.rows("select 1 from operator where direction = 1 limit 1"))
+
+    def time(self, length: float, per_step: bool = True) -> str:
+        """Return a time in the window as text: that of a step, if there are steps, which `per_step` says."""
+        return duration(length / max(self.steps, 1)) + (self.per_step if per_step else "")
 
     def need_gpu(self) -> None:
         if not self.used:

@@ -54,7 +54,7 @@ def layout_transposes(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"Changes of layout around convolutions take {percent(part)} of the kernels' time, "
-        f"{duration(run.per_device(changes['gpu_ns'].sum()))}.",
+        f"{run.time(run.per_device(changes['gpu_ns'].sum()))}.",
         "model.to(memory_format=torch.channels_last), and the same for the input: the library then finds the layout "
         "that its kernels need.",
         run.per_device(changes["gpu_ns"].sum()),
@@ -111,7 +111,7 @@ def cudnn_benchmark(run: Run) -> Finding | None:
     if shapes.max() > limit("R19.shapes") or run.facts.get("cudnn.enabled") == "no":
         return None
     return run.finding(
-        f"Convolutions take {duration(time)}, {percent(run.share(time))} of the time, with at most {shapes.max()} "
+        f"Convolutions take {run.time(time)}, {percent(run.share(time))} of the time, with at most {shapes.max()} "
         "different shapes each, and torch.backends.cudnn.benchmark is off.",
         "torch.backends.cudnn.benchmark = True before the first step: each new shape is tried once, later calls use "
         "the fastest. Not if shapes change all the time, or results must be the same from run to run.",

@@ -12,7 +12,7 @@ from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, STEPS
 from pyprof.rules.thresholds import limit
-from pyprof.units import duration, percent, size
+from pyprof.units import percent, size
 
 _PAGEABLE, _PINNED, _DEVICE = 0, 1, 2  # kinds of memory, as Nsight numbers them
 _HOST = (_PAGEABLE, _PINNED)
@@ -136,9 +136,9 @@ def exposed_memcpy(run: Run) -> Finding | None:
         "Avoid copies within the device: contiguous(), clone(), cat and copy_() where a view or an out= would do.",
     )
     return run.finding(
-        f"Copies and sets run for {duration(exposed)}, {percent(run.share(exposed))} of the time, while no kernel "
-        f"runs; most of their time is {most or 'unknown'}. At most {duration(min(exposed, kernels))} of it could "
-        "overlap with kernels.",
+        f"Copies and sets run for {run.time(exposed)}, {percent(run.share(exposed))} of the time, while no kernel "
+        f"runs; most of their time is {most or 'unknown'}. At most {run.time(min(exposed, kernels), False)} of it "
+        "could overlap with kernels.",
         advice,
         min(exposed, kernels) if most == "memcpy HtoD" else exposed,
         run.top(

@@ -50,7 +50,7 @@ def gpu_underused(run: Run) -> Finding | None:
     meanwhile = _MEANWHILE[max(parts, key=lambda name: parts[name])]
     steps = max(run.steps, 1)
     return run.finding(
-        f"The GPU is busy only {percent(busy)} of {duration(run.wall / steps)}{run.per_step}. For "
+        f"The GPU is busy only {percent(busy)} of {run.time(run.wall)}. For "
         f"{duration(time / steps)} of the rest {_WAITS[cause]}.",
         _ADVICE.get(cause, meanwhile),
         None,

@@ -11,7 +11,7 @@ from pyprof.analysis.host_work import HostWork
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
-from pyprof.units import duration, percent
+from pyprof.units import percent
 
 # Names of torch.utils.data's iterators in its ranges: without workers, with workers.
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
@@ -38,7 +38,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     advice.append("raise prefetch_factor if the waits are uneven")
     return run.finding(
         f"The loop waits for its DataLoader {percent(run.share(part))} of the time while the GPU does nothing, "
-        f"{duration(part / max(run.steps, 1))}{run.per_step}{_mostly(waits)}.",
+        f"{run.time(part)}{_mostly(waits)}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
         part,
@@ -73,7 +73,7 @@ def workers_zero(run: Run) -> Finding | None:
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
-        f"time, {duration(part / max(run.steps, 1))}{run.per_step}{_mostly(waits)}.",
+        f"time, {run.time(part)}{_mostly(waits)}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),

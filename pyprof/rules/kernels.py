@@ -16,7 +16,7 @@ from pyprof.rules.peaks import only_gpu, roof
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import duration, percent
+from pyprof.units import percent
 
 
 @rule("R23", "unfused_pointwise", GPU, rows=Rows("kernel_summary", "Kernels"))
@@ -251,7 +251,7 @@ def far_from_roofline(run: Run) -> Finding | None:
     far["lost"] = far["time"] - far["roof"] / limit("R36.reachable")
     who, at = ("1 operator takes", "is at") if len(far) == 1 else (f"{len(far)} operators take", "are at")
     return run.finding(
-        f"{who} {duration(run.per_device(far['time'].sum()))} and {at} "
+        f"{who} {run.time(run.per_device(far['time'].sum()))} and {at} "
         f"{percent(far['roof'].sum() / far['time'].sum())} of the roofline.",
         "Products: another type, size or layout, a newer library. All else is limited by memory: make fewer passes "
         "over the data (fuse, in-place), contiguous tensors, a smaller type.",

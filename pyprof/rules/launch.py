@@ -154,7 +154,7 @@ def sync_stall(run: Run) -> Finding | None:
     grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
     rate = f", {per_step:.1f} times a step" if run.cut else ""
     return run.finding(
-        f"The program waits for the GPU and leaves it idle afterwards{rate}: {duration(saving)}, "
+        f"The program waits for the GPU and leaves it idle afterwards{rate}: {run.time(saving, not run.cut)}, "
         f"{percent(run.share(saving))} of the time.",
         "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
         "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",

@@ -11,7 +11,7 @@ from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import duration, percent
+from pyprof.units import percent
 
 
 def _optimizer(run: Run) -> pd.DataFrame:
@@ -52,7 +52,7 @@ def unfused_optimizer(run: Run) -> Finding | None:
     other = "" if "yes" in _values(run, "foreach") else ", else foreach=True"
     classes = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
     return run.finding(
-        f"A step of the optimizer launches {launches:.0f} kernels{of}; its steps take {duration(max(cpu, gpu))}, "
+        f"A step of the optimizer launches {launches:.0f} kernels{of}; it takes {run.time(max(cpu, gpu))}, "
         f"{percent(share)} of the time.",
         f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad){other}.",
         min(run.late, cpu - gpu) if cpu > gpu else None,
@@ -83,7 +83,7 @@ def zero_grad_memset(run: Run) -> Finding | None:
     if run.share(gpu) <= limit("R22.share"):
         return None
     return run.finding(
-        f"Setting gradients to zero takes {duration(gpu)} on the GPU, {percent(run.share(gpu))} of the time.",
+        f"Setting gradients to zero takes {run.time(gpu)} on the GPU, {percent(run.share(gpu))} of the time.",
         "optimizer.zero_grad(set_to_none=True), the default since torch 2.0: the next backward writes instead of adds.",
         gpu,
         run.top(

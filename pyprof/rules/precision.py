@@ -16,7 +16,7 @@ from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import duration, percent
+from pyprof.units import percent
 
 _CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
 _CUDNN = re.compile("conv|rnn|lstm|gru")
@@ -68,7 +68,7 @@ def no_amp(run: Run) -> Finding | None:
         else f"Run the forward pass and the loss under {mixed}; weights stay float32."
     )
     return run.finding(
-        f"Products in float32 without tensor cores take {duration(time)}, {percent(run.share(time))} of the time{how}.",
+        f"Products in float32 without tensor cores take {run.time(time)}, {percent(run.share(time))} of the time{how}.",
         f"{advice} Check that the loss still goes down as before.",
         faster(run, single, new, 0.5),
         run.by_operator(single),
@@ -107,7 +107,7 @@ def no_tf32(run: Run) -> Finding | None:
     if forced:
         advice.append("without NVIDIA_TF32_OVERRIDE=0 in the environment")
     return run.finding(
-        f"Products in float32 take {duration(time)}, {percent(run.share(time))} of the time, and TF32 is off for them.",
+        f"Products in float32 take {run.time(time)}, {percent(run.share(time))} of the time, and TF32 is off for them.",
         ", ".join(advice)
         + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
         "most networks, not for solvers.",
@@ -146,7 +146,7 @@ def tc_missed(run: Run) -> Finding | None:
             )
         return None
     return run.finding(
-        f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {duration(time)}, "
+        f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {run.time(time)}, "
         f"{percent(run.share(time))} of the time.",
         "Make the innermost sizes (channels, features, head size) multiples of 8, of 16 for 8 bit types, tensors "
         "contiguous and aligned, convolutions channels_last; otherwise the library has no tensor-core kernel for "
@@ -206,7 +206,7 @@ def dims_not_8(run: Run) -> Finding | None:
     kernels["lost"] = kernels["gpu_ns"] - kernels["roof"] / limit("R15.efficiency")
     kernels["efficiency"] = (kernels["roof"] / kernels["gpu_ns"]).round(3)
     return run.finding(
-        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {duration(time)}, "
+        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {run.time(time)}, "
         f"{percent(run.share(time))} of the time, at {percent(kernels['roof'].sum() / kernels['gpu_ns'].sum())} of the "
         "roofline.",
         "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels. Tensor cores are "
@@ -252,7 +252,7 @@ def dtype_casts(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"Conversions between types take {percent(part)} of the kernels' time, "
-        f"{duration(run.per_device(casts['gpu_ns'].sum()))}.",
+        f"{run.time(run.per_device(casts['gpu_ns'].sum()))}.",
         "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
         "in the type they are used in.",
         run.per_device(casts["gpu_ns"].sum()),
