@@ -85,15 +85,15 @@ def _database(path: str, before: Callable[[str], object] | None) -> Iterator[sql
         finally:
             connection.close()
         target = os.path.realpath(path)  # keep a symbolic link, replace its target
-        with _exclusive(folder):
+        with exclusive(folder):
             if before is not None:
                 before(target)
             _publish_link(content, target) or _publish_rename(content, target)
 
 
 @contextmanager
-def _exclusive(folder: str) -> Iterator[None]:
-    """Keep other recordings from publishing in a folder: two that end at the same time would not see each other.
+def exclusive(folder: str) -> Iterator[None]:
+    """Keep others from publishing in a folder: two that end at the same time would not see each other. Raises OSError.
 
     A lock of the folder. If its owner is stopped, others wait for five seconds at most.
     """

@@ -39,6 +39,7 @@ _ENDINGS = re.compile(
 _STAMP = re.compile(r"(?P<worker>.+)\.(?P<stamp>[0-9]{1,30})")
 _RANK = re.compile(r"(?:^|[._-])rank[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
 _WORKER = re.compile(r"worker[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
+NOTES = ".notes.json"  # files of annotations, beside what they are about (pyprof/viewer/notes.py)
 _REPORTS = (".nsys-rep", ".qdrep")
 _CAPTURES = "capture_traces"
 _DATABASE, _OTHER = (
@@ -277,13 +278,13 @@ def _check_one_run(folder: Path, recordings: Sequence[Input]) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of a folder by name, without hidden ones. Raises FormatError."""
+    """Return the files of a folder by name, without hidden ones and annotations. Raises FormatError."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(e.name for e in entries if e.is_file() and not e.name.startswith("."))
     except OSError as error:
         raise FormatError(f"{folder}: cannot be read ({error.strerror}).") from error
-    return [folder / name for name in names]
+    return [folder / name for name in names if not name.endswith(NOTES)]
 
 
 def _skip_reason(path: Path) -> str | None:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 import pyprof
 from pyprof.errors import PyProfError
 from pyprof.viewer import (
+    annotation_routes,
     compare_routes,
     event_routes,
     job_routes,
@@ -68,7 +69,8 @@ def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
     )
     app.state.server = server
     for module in (
-        profile_routes, memory, report_routes, event_routes, timeline_routes, compare_routes, job_routes
+        profile_routes, memory, report_routes, event_routes, timeline_routes, annotation_routes, compare_routes,
+        job_routes,
     ):  # fmt: skip
         app.include_router(module.router)
     app.add_exception_handler(PyProfError, _pyprof_error)

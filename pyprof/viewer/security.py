@@ -7,8 +7,8 @@ host      a page of another site that lets its name point to us (DNS rebinding) 
           --allow-host and that of --public-origin
 token     256 bits, in the printed URL; the first visit turns it into a cookie (HttpOnly, SameSite=Strict). Programs
           send it as `Authorization: Bearer TOKEN`
-changes   POST and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own Origin: the
-          Host of the request, or --public-origin
+changes   POST, PUT and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own
+          Origin: the Host of the request, or --public-origin
 prefix    paths below --root-path are accepted with and without it: some proxies remove it
 headers   no CORS; a content security policy without inline scripts; no framing, no sniffing, no referrer
 """
@@ -49,6 +49,7 @@ _HEADERS = {
 _CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 _LONGEST = 16_384  # bytes of a URL
 _BODY = 65_536  # bytes of a request body
+_BODIES = {"/api/annotations": 1 << 20}  # all that users wrote
 
 
 def loopback(address: str) -> bool:
@@ -299,9 +300,9 @@ def _check_origin(scope: Scope, headers: Headers, api: bool, guard: Guard) -> Tr
         return Trouble(
             "forbidden", "A request that changes something must be JSON (Content-Type: application/json)."
         )
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > _BODY or "transfer-encoding" in headers:
-        return Trouble("parameter", f"The body is longer than {_BODY} bytes, or its length is not given.")
+    length, most = headers.get("content-length", "0"), _BODIES.get(scope["path"], _BODY)
+    if not length.isdecimal() or int(length) > most or "transfer-encoding" in headers:
+        return Trouble("parameter", f"The body is longer than {most} bytes, or its length is not given.")
     return None
 
 

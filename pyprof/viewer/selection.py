@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pyprof.analysis.partition import Union
-from pyprof.model import Ints
+from pyprof.model import Column, Ints
 from pyprof.store.files import Store
+from pyprof.store.kinds import IS_KERNEL
 from pyprof.timeline import stored
 from pyprof.timeline.records import Records
 from pyprof.viewer.models import (
@@ -24,6 +25,7 @@ from pyprof.viewer.models import (
     SelectedDevice,
     SelectedRow,
     SelectedTable,
+    SelectedWork,
     Selection,
 )
 from pyprof.viewer.problems import Trouble
@@ -47,14 +49,16 @@ class _Part(NamedTuple):
     kind: str
     worker: int
     device: int | None
+    id: Ints
     start: Ints
     end: Ints
     name: Ints
     operator: Ints
 
 
-def selection(store: Store, start: int, end: int, worker: int | None) -> Selection:
-    """Return the sums. Raises Trouble for a stretch that is empty or has too many events."""
+def selection(store: Store, start: int, end: int, worker: int | None, work: bool = False) -> Selection:
+    """Return the sums, with the work of kernels if it is asked for. Raises Trouble for a stretch that is empty or has
+    too many events."""
     parts = _parts(store, start, end, worker, ("stream", "idle"))
     names = dict(store.rows("select id, name from worker"))
     devices = []
@@ -62,7 +66,7 @@ def selection(store: Store, start: int, end: int, worker: int | None) -> Selecti
         {(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0}
     ):
         own = [part for part in parts if (part.worker, part.device) == key]
-        devices.append(_device(store, names[key[0]], *key, own))
+        devices.append(_device(store, names[key[0]], *key, own, work))
     streams = [part for part in parts if part.kind == "stream"]
     return Selection(
         start=start,
@@ -128,6 +132,7 @@ def _read(store: Store, track: stored.Place, start: int, end: int) -> _Part | No
         track.kind,
         track.worker,
         track.device,
+        joined.id,
         np.maximum(joined.start, start),
         np.minimum(joined.end, end),
         joined.name,
@@ -135,7 +140,9 @@ def _read(store: Store, track: stored.Place, start: int, end: int) -> _Part | No
     )
 
 
-def _device(store: Store, worker_name: str, worker: int, device: int, parts: list[_Part]) -> SelectedDevice:
+def _device(
+    store: Store, worker_name: str, worker: int, device: int, parts: list[_Part], work: bool
+) -> SelectedDevice:
     streams = [part for part in parts if part.kind == "stream"]
     empty = np.empty(0, np.int64)
     busy = len(
@@ -162,7 +169,42 @@ def _device(store: Store, worker_name: str, worker: int, device: int, parts: lis
         busy=busy,
         idle=idle,
         causes=causes,
+        work=_work(store, device, streams, busy + idle) if work else None,
     )
+
+
+def _work(store: Store, device: int, streams: list[_Part], length: int) -> SelectedWork:
+    """Return the work of kernels, each spread evenly over its time."""
+    empty = np.empty(0, np.int64)
+    ids = np.concatenate([part.id for part in streams] or [empty])
+    order = np.argsort(ids)
+    ids = ids[order]
+    time = np.concatenate([part.end - part.start for part in streams] or [empty])[order]
+    low, high = (int(ids[0]), int(ids[-1])) if len(ids) else (0, -1)
+    columns = store.columns(
+        f"""select id, duration_ns, flops, bytes, hardware_ps from event
+            where id between ? and ? and device = ? and {IS_KERNEL}""",
+        (low, high, device),
+    )
+    id_ = columns["id"].values
+    place = np.minimum(np.searchsorted(ids, id_), max(len(ids) - 1, 0))
+    inside = ids[place] == id_ if len(ids) else np.zeros(len(id_), bool)
+    duration = columns["duration_ns"].values[inside]
+    share = np.where(duration > 0, time[place[inside]] / np.maximum(duration, 1), 1.0)
+
+    def total(column: Column) -> tuple[float | None, int]:
+        known = column.mask()[inside]
+        amount = float((column.values[inside] * share)[known].sum())
+        unknown = int((~known).sum())
+        return (None if unknown and unknown == len(share) else amount), unknown
+
+    flops, flops_unknown = total(columns["flops"])
+    bytes_, bytes_unknown = total(columns["bytes"])
+    hardware, hfu_unknown = total(columns["hardware_ps"])
+    return SelectedWork(
+        kernels=len(share), flops=flops, flops_unknown=flops_unknown, bytes=bytes_, bytes_unknown=bytes_unknown,
+        hfu=hardware / 10 / length if hardware is not None and length else None, hfu_unknown=hfu_unknown,
+    )  # fmt: skip
 
 
 def _table(store: Store, parts: list[_Part], key: Key, title: str, of: str, query: str) -> SelectedTable:

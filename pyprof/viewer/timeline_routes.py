@@ -116,11 +116,16 @@ _Time = Annotated[int, Query(ge=-(1 << 62), le=1 << 62)]
 
 @router.get("/selection")
 async def selection(
-    request: Request, start: _Time, end: _Time, run: Run = None, worker: WorkerId = None
+    request: Request,
+    start: _Time,
+    end: _Time,
+    run: Run = None,
+    worker: WorkerId = None,
+    work: Annotated[bool, Query(description="With the FLOPs, bytes and HFU of the kernels.")] = False,
 ) -> models.Selection:
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
-    return await run_read(request, opened, lambda store: selection_of(store, start, end, worker))
+    return await run_read(request, opened, lambda store: selection_of(store, start, end, worker, work))
 
 
 @router.get("/flame")

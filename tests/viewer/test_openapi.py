@@ -31,7 +31,7 @@ def test_every_route_is_documented(client):
             assert answer["content"], (method, path)
             for parameter in operation.get("parameters", ()):
                 schema = json.dumps(parameter["schema"])
-                kinds = ("maxLength", "maximum", "enum", "const", "pattern")
+                kinds = ("maxLength", "maximum", "enum", "const", "pattern", "boolean")
                 assert any(kind in schema for kind in kinds), (path, parameter["name"])
 
 

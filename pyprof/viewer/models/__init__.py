@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers of the API. OpenAPI and the page's types are generated from these. Times are ns since the first event."""
 
+from pyprof.viewer.models.annotations import (
+    Anchor,
+    AnnotatedProfile,
+    Annotation,
+    AnnotationList,
+    Annotations,
+)
 from pyprof.viewer.models.base import Cell, ColumnKind, Model, Problem
 from pyprof.viewer.models.curves import (
     Ceiling,
@@ -80,6 +87,7 @@ from pyprof.viewer.models.timeline import (
     SelectedDevice,
     SelectedRow,
     SelectedTable,
+    SelectedWork,
     Selection,
     Timeline,
     TimelineStep,
@@ -91,6 +99,11 @@ from pyprof.viewer.models.timeline import (
 
 __all__ = [
     "Aggregation",
+    "Anchor",
+    "AnnotatedProfile",
+    "Annotation",
+    "AnnotationList",
+    "Annotations",
     "Bars",
     "Breakdown",
     "Ceiling",
@@ -156,6 +169,7 @@ __all__ = [
     "SelectedDevice",
     "SelectedRow",
     "SelectedTable",
+    "SelectedWork",
     "Selection",
     "Share",
     "SourceText",

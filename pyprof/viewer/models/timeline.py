@@ -138,6 +138,19 @@ class IdleCause(Model):
     count: int
 
 
+class SelectedWork(Model):
+    """Work of the kernels of a device in a stretch of time; of one that crosses its edges, as much as of its time is
+    inside. A sum is null if that of no kernel is known; `_unknown`: the number of kernels that it lacks."""
+
+    kernels: int
+    flops: float | None
+    flops_unknown: int
+    bytes: float | None
+    bytes_unknown: int
+    hfu: float | None = Field(description="%, of the length of the device; null also if it has none.")
+    hfu_unknown: int
+
+
 class SelectedDevice(Model):
     """A device in a stretch of time: busy and idle add up to the length, its part of the recording."""
 
@@ -148,6 +161,7 @@ class SelectedDevice(Model):
     busy: int = Field(description="Union of its events.")
     idle: int
     causes: list[IdleCause]
+    work: SelectedWork | None = Field(description="null unless it was asked for.")
 
 
 class SelectedRow(Model):
