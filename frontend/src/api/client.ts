@@ -54,6 +54,8 @@ export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];
 export type SearchHits = Schemas["SearchHits"];
 export type EventHits = Schemas["EventHits"];
+export type Annotation = Schemas["Annotation"];
+export type Annotations = Schemas["Annotations"];
 
 /** What went wrong, as the server says it (RFC 9457), or that there is no server. */
 export class Problem extends Error {
@@ -89,6 +91,7 @@ const FEWER: Record<string, readonly string[]> = {
   compare: [],
   "compare/export": [],
   "compare/groups": [],
+  annotations: ["run"],
   timeline: ["run"],
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
@@ -110,11 +113,13 @@ function answer<T>(where: string, how: RequestInit, body: (response: Response) =
   return waiting.during(where, read<T>(fetch(where, { ...how, credentials: "same-origin" }), body));
 }
 
+const CHANGED = 412; // not replaced: the answer is what somebody else has written since
+
 async function read<T>(request: Promise<Response>, content: (response: Response) => Promise<T>): Promise<T> {
   let response: Response;
   try {
     response = await request;
-    if (response.ok) return await content(response);
+    if (response.ok || response.status === CHANGED) return await content(response);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error; // cancelled, or no JSON
     connection.lost(); // before the answer or in the middle of it
@@ -146,7 +151,17 @@ export function ask<T>(path: string, query: Query = {}): (signal: AbortSignal) =
   return (signal) => get<T>(path, all, signal);
 }
 
+const CHANGES = { "X-PyProf": "1", "Content-Type": "application/json" };
+
 export function send<T>(method: "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
-  const headers: Record<string, string> = { "X-PyProf": "1", "Content-Type": "application/json" };
-  return answer<T>(address(path), { method, headers, body: body === undefined ? null : JSON.stringify(body) });
+  return answer<T>(address(path), { method, headers: CHANGES, body: body === undefined ? null : JSON.stringify(body) });
+}
+
+/** Replace what was answered with a version. `changed`: it was not replaced, since it has another version now: the answer. */
+export function put<T>(path: string, query: Query, body: unknown, version: string): Promise<{ changed: boolean; answer: T }> {
+  const headers = { ...CHANGES, "If-Match": `"${version}"` };
+  return answer(address(path, query), { method: "PUT", headers, body: JSON.stringify(body) }, async (response) => ({
+    changed: response.status === CHANGED,
+    answer: await json<T>(response),
+  }));
 }

@@ -4,6 +4,8 @@ import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE } from "./colors";
 import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Counted, type Counter, type Layout, type Placed } from "./lanes";
 import { Row } from "./raster";
+import { variableOf, type Note } from "./notes";
+import { nearestEdge } from "./snap";
 import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
 import { before, type Tile } from "./tiles";
@@ -50,6 +52,8 @@ export interface Picture {
   hits: SearchHits | undefined;
   /** Values of counters, by device. */
   counters: ReadonlyMap<string, Counters> | undefined;
+  /** Annotations that touch the window, in the order in which they are drawn. */
+  notes: readonly Note[];
 }
 
 /** A device among all, as text. */
@@ -420,6 +424,7 @@ export class Scene {
       target.fillRect(left - ratio / 2, 0, ratio, height);
       target.fillRect(right - ratio / 2, 0, ratio, height);
     }
+    for (const note of picture.notes) this.note(target, note, ratio, x);
     this.arrows(target, picture, ratio, shown, x);
     this.tick(target, picture, ratio, shown, x);
     for (const [one, strong] of [
@@ -436,6 +441,26 @@ export class Scene {
       if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
       target.strokeStyle = css(this.inks.of("--text"));
       target.strokeRect(left, top + ratio / 2, w, h - ratio);
+    }
+  }
+
+  /** A line of an annotation, or its stretch between two; the background's color beside it tells it from the lanes. */
+  private note(target: CanvasRenderingContext2D, note: Note, ratio: number, x: (time: number) => number): void {
+    const height = target.canvas.height;
+    const ink = css(this.inks.of(variableOf(note)));
+    const width = 2 * ratio;
+    if (note.end !== null) {
+      target.fillStyle = ink;
+      target.globalAlpha = 0.12;
+      target.fillRect(x(note.start), 0, x(note.end) - x(note.start), height);
+      target.globalAlpha = 1;
+    }
+    for (const time of note.end === null ? [note.start] : [note.start, note.end]) {
+      const left = Math.round(x(time)) - width / 2;
+      target.fillStyle = css(this.inks.of("--panel"));
+      target.fillRect(left - ratio, 0, width + 2 * ratio, height);
+      target.fillStyle = ink;
+      target.fillRect(left, 0, width, height);
     }
   }
 
@@ -519,6 +544,29 @@ export class Scene {
       }
     }
     return distance <= within ? best : undefined;
+  }
+
+  /** The edge of a record in the visible lanes that is nearest to a time, at most `within` ns away; of several the one of the
+   * shortest record. */
+  edge(picture: Picture, time: number, within: number): { time: number; edge: "start" | "end"; of: Hit } | undefined {
+    let best: { time: number; edge: "start" | "end"; of: Hit } | undefined;
+    const bottom = picture.scroll + this.lanes.clientHeight;
+    for (const placed of this.visible(picture)) {
+      const tiles = this.tiles(placed.track, picture, this.lanes.width);
+      for (let lane = placed.first; lane < placed.first + placed.lanes; lane++) {
+        const top = placed.top + (lane - placed.first) * HEIGHT;
+        if (top + HEIGHT <= picture.scroll || top >= bottom) continue;
+        for (const tile of tiles) {
+          const one = nearestEdge(tile, lane, time, within);
+          if (!one) continue;
+          const of = hit(tile, placed.track, lane, one.at);
+          const nearer = best ? Math.abs(best.time - time) - Math.abs(one.time - time) : 1;
+          if (nearer > 0 || (nearer === 0 && of.end - of.start < best!.of.end - best!.of.start))
+            best = { time: one.time, edge: one.edge, of };
+        }
+      }
+    }
+    return best;
   }
 
   /** The record of a lane before or after another, in what is loaded; `name`: of this name only. */

@@ -5,6 +5,8 @@ export interface Sheet {
   title: string;
   /** Ticks of the axis, px from the left of the lanes. */
   ticks: readonly { x: number; label: string }[];
+  /** Names of annotations, px from the left of the lanes. */
+  flags: readonly { x: number; label: string; color: string }[];
   /** Names of what is at a height of the lanes. */
   names: readonly { y: number; text: string }[];
   legend: readonly { color: string; label: string }[];
@@ -16,39 +18,45 @@ export interface Sheet {
 }
 
 const SIDE = 224; // px: names
-const TOP = 52; // title, axis
+const AXIS = 52; // title, axis
+const FLAGS = 16; // names of annotations
 const LEGEND = 18; // a line of it
 const ENTRY = 190; // an entry of it
 const MOST = 20_000; // rectangles; more are pixels
 
-/** Everything but the lanes, and the size of the whole. */
-export function frame(sheet: Sheet): { shapes: Shape[]; width: number; height: number } {
+/** Everything but the lanes, the size of the whole, and where the lanes begin. */
+export function frame(sheet: Sheet): { shapes: Shape[]; width: number; height: number; top: number } {
   const width = SIDE + sheet.width;
   const columns = Math.max(Math.floor(width / ENTRY), 1);
-  const height = TOP + sheet.height + 10 + Math.ceil(sheet.legend.length / columns) * LEGEND;
+  const top = AXIS + (sheet.flags.length ? FLAGS : 0);
+  const height = top + sheet.height + 10 + Math.ceil(sheet.legend.length / columns) * LEGEND;
   const { text, soft, background } = sheet.ink;
   const shapes: Shape[] = [
     { kind: "rect", x: 0, y: 0, width, height, fill: background },
     { kind: "text", x: 8, y: 16, size: 14, fill: text, text: sheet.title },
   ];
   for (const { x, label } of sheet.ticks) {
-    shapes.push({ kind: "rect", x: SIDE + x, y: 30, width: 1, height: TOP - 30, fill: soft });
+    shapes.push({ kind: "rect", x: SIDE + x, y: 30, width: 1, height: AXIS - 30, fill: soft });
     shapes.push({ kind: "text", x: SIDE + x + 4, y: 40, size: 11, fill: soft, text: label });
   }
+  for (const { x, label, color } of sheet.flags) {
+    shapes.push({ kind: "rect", x: SIDE + x - 1, y: AXIS, width: 2, height: FLAGS, fill: color });
+    shapes.push({ kind: "text", x: SIDE + x + 4, y: AXIS + FLAGS / 2, size: 11, fill: text, text: short(label) });
+  }
   for (const { y, text: name } of sheet.names)
-    if (y >= 0 && y < sheet.height - 8) shapes.push({ kind: "text", x: 8, y: TOP + y + 8, size: 11, fill: text, text: short(name) });
+    if (y >= 0 && y < sheet.height - 8) shapes.push({ kind: "text", x: 8, y: top + y + 8, size: 11, fill: text, text: short(name) });
   sheet.legend.forEach(({ color, label }, at) => {
-    const [x, y] = [8 + (at % columns) * ENTRY, TOP + sheet.height + 8 + Math.floor(at / columns) * LEGEND];
+    const [x, y] = [8 + (at % columns) * ENTRY, top + sheet.height + 8 + Math.floor(at / columns) * LEGEND];
     shapes.push({ kind: "rect", x, y, width: 12, height: 12, fill: color });
     shapes.push({ kind: "text", x: x + 18, y: y + 6, size: 11, fill: text, text: short(label) });
   });
-  return { shapes, width, height };
+  return { shapes, width, height, top };
 }
 
 const short = (text: string): string => (text.length > 32 ? `${text.slice(0, 20)}…${text.slice(-11)}` : text);
 
 export async function png(sheet: Sheet, layers: readonly HTMLCanvasElement[]): Promise<Blob> {
-  const { shapes, width, height } = frame(sheet);
+  const { shapes, width, height, top } = frame(sheet);
   const ratio = layers[0]!.width / sheet.width;
   const canvas = new OffscreenCanvas(Math.round(width * ratio), Math.round(height * ratio));
   const pen = canvas.getContext("2d")!;
@@ -62,7 +70,7 @@ export async function png(sheet: Sheet, layers: readonly HTMLCanvasElement[]): P
       pen.fillText(one.text, one.x, one.y);
     }
   }
-  for (const layer of layers) pen.drawImage(layer, SIDE, TOP, sheet.width, sheet.height);
+  for (const layer of layers) pen.drawImage(layer, SIDE, top, sheet.width, sheet.height);
   return await canvas.convertToBlob({ type: "image/png" });
 }
 
@@ -72,7 +80,7 @@ const FORBIDDEN = /[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]
 
 /** `lanes`: what is in the lanes; of very many shapes there are `pixels` instead, an address of data, as `marks` above them. */
 export function svg(sheet: Sheet, lanes: readonly Shape[], pixels: () => string, marks: string): string {
-  const { shapes, width, height } = frame(sheet);
+  const { shapes, width, height, top } = frame(sheet);
   const document_ = document.implementation.createDocument(SVG, "svg");
   const add = (parent: Element, name: string, attributes: Record<string, string | number>, text?: string): Element => {
     const element = document_.createElementNS(SVG, name);
@@ -103,7 +111,7 @@ export function svg(sheet: Sheet, lanes: readonly Shape[], pixels: () => string,
   const pattern = add(add(root, "defs", {}), "pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse" });
   add(pattern, "path", { d: "M-1 1L1 -1M0 6L6 0M5 7L7 5", stroke: sheet.ink.hatch, "stroke-width": 1.5 });
   for (const one of shapes) draw(root, one);
-  const inside = add(root, "svg", { x: SIDE, y: TOP, width: sheet.width, height: sheet.height });
+  const inside = add(root, "svg", { x: SIDE, y: top, width: sheet.width, height: sheet.height });
   add(inside, "rect", { x: 0, y: 0, width: sheet.width, height: sheet.height, fill: sheet.ink.background });
   const whole = { x: 0, y: 0, width: sheet.width, height: sheet.height };
   if (lanes.length > MOST) add(inside, "image", { ...whole, href: pixels() });
