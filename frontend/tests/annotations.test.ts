@@ -56,7 +56,7 @@ test("between two annotations is from start to start, in one its stretch", () =>
 });
 
 test("a file is read as it was written", () => {
-  const notes = [note("a", { name: "<b>", text: "‮", end: 7 }), note("b", { start: -5 })];
+  const notes = [note("a", { name: "<b>", text: "\u202e", end: 7 }), note("b", { start: -5 })];
   const profile = { name: "net", events: 3, end: 9 };
   expect(read(fileOf(notes, profile))).toEqual({ notes, profile });
   expect(read('{"pyprof_notes": 1, "annotations": [{"id": "a", "start": 4}]}').notes).toEqual([note("a", { start: 4 })]);

@@ -47,6 +47,9 @@ interface Change {
 
 const fresh = (): string => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
+/** What the page had of a run when it went elsewhere: it may not be saved yet. */
+const left = new Map<string | undefined, { base: Note[]; list: Note[] }>();
+
 export class Annotations {
   list = $state.raw<Note[]>([]);
   /** The last answer of the server. */
@@ -76,7 +79,8 @@ export class Annotations {
       this.focused;
       const query = shared("annotations");
       return async (signal) => {
-        const writes = untrack(() => this.writes);
+        const writes = this.writes;
+        if (query.run !== this.run) void this.save(); // of the run before
         return { run: query.run as string | undefined, writes, answer: await get<Answer>("annotations", query, signal) };
       };
     });
@@ -97,7 +101,8 @@ export class Annotations {
       return () => {
         window.removeEventListener("focus", look);
         window.removeEventListener("beforeunload", leave);
-        if (this.timer !== undefined) void this.save();
+        this.leave();
+        void this.save();
       };
     });
   }
@@ -191,13 +196,14 @@ export class Annotations {
 
   // --- changes
 
-  /** A note at a time, at the cursor without one; of the selected time if there is one. */
-  add(at = this.around.cursor()): void {
+  /** A note at the cursor, or of the selected time. */
+  add(): void {
     if (this.list.length >= MOST) {
       this.trouble = `A profile has at most ${MOST} annotations.`;
+      place.set({ notes: "on" }, true);
       return;
     }
-    const area = this.around.area();
+    const [at, area] = [this.around.cursor(), this.around.area()];
     const rest = area ? undefined : this.rest(at);
     const note: Note = {
       id: fresh(),
@@ -311,10 +317,8 @@ export class Annotations {
     this.drag = undefined;
     const now = this.list.find(({ id }) => id === drag?.note.id);
     if (!drag || !now) return;
-    if (drag.moved) {
-      this.remember("move", new Map([[now.id, drag.note]]));
-      this.later();
-    }
+    if (drag.moved) this.remember("move", new Map([[now.id, drag.note]]));
+    this.later();
     place.set({ note: now.id, notes: "on" }, true);
     this.turns++;
     this.say(now);
@@ -324,11 +328,10 @@ export class Annotations {
     const from = part === "end" ? (note.end ?? note.start) : note.start;
     const time = from + direction * Math.max((fine ? 1 : STEP) * this.pixel, 1);
     const rest = fine ? undefined : this.rest(time);
-    const ahead = rest && Math.sign(rest.time - from) === direction ? rest : undefined;
-    const next = this.moved(note, part, time, ahead);
+    const next = this.moved(note, part, time, rest);
     this.change("move by keys", new Map([[note.id, next]]), true);
     this.reveal(next);
-    this.say(next, ahead?.text);
+    this.say(next, rest?.text);
   }
 
   // --- keys
@@ -374,6 +377,9 @@ export class Annotations {
 
   // --- the server
 
+  private leave(): void {
+    if (this.answer) left.set(this.run, { base: this.base, list: this.list });
+  }
   private later(): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.save(), PAUSE);
@@ -381,10 +387,11 @@ export class Annotations {
   /** Take what the server has, with what was changed here since. */
   private arrive(answer: Answer, run: string | undefined): void {
     const first = this.run !== run || !this.answer;
-    if (this.run !== run) {
-      this.base = this.list = [];
-      this.changes = [];
-      this.run = run;
+    if (first) {
+      this.leave();
+      const { base, list } = left.get(run) ?? { base: [], list: [] };
+      left.delete(run);
+      [this.base, this.list, this.changes, this.run] = [base, list, [], run];
     }
     const theirs = inOrder(answer.annotations.map(complete));
     const { notes, copies } = merged(this.base, this.list, theirs, fresh);
@@ -408,6 +415,7 @@ export class Annotations {
         this.writes++;
         const body = { annotations: sent satisfies Annotation[] };
         const { changed, answer } = await put<Answer>("annotations", { run }, body, this.answer.version);
+        if (!changed && left.has(run)) left.set(run, { base: sent, list: sent });
         if (run !== this.run) return;
         this.trouble = "";
         if (!changed) this.base = sent;

@@ -314,13 +314,15 @@ def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path],
         press(page, "m")
         (one,) = stored(first)
         typed(page, one["id"], "Name", HOSTILE)
-        typed(page, one["id"], "Text", "‮reason")
         page.find(f"[data-annotation='{one['id']}'] select").select_option("3")
         drawn(page)
         address = page.parameters()
+        typed(page, one["id"], "Text", "\u202ereason")
+        page.tab.evaluate("location.hash = '#/help'")  # at once: it is saved all the same
+        page.settled()
         (one,) = stored(first)
         page.tab.goto("about:blank")
-    assert (one["name"], one["text"], one["color"]) == (HOSTILE, "‮reason", 3)
+    assert (one["name"], one["text"], one["color"]) == (HOSTILE, "\u202ereason", 3)
     with serving(database) as second:
         other = opened(second, width=1400, height=900)
         other.tab.goto(f"{other.url}/?test=1{address}")
@@ -447,6 +449,12 @@ def test_a_server_that_does_not_save(
         assert "Not saved" in note.inner_text()
         assert "No space left" in note.inner_text()
         assert file.read_bytes() == b"{"
+        address = page.parameters()
+        page.tab.evaluate("location.hash = '#/help'")  # it stays in the page, whatever is shown
+        page.settled()
+        page.tab.evaluate("hash => { location.hash = hash; }", address)
+        page.until("[data-annotation]", 1)
+        drawn(page)
         page.wrong = [line for line in page.wrong if "403" not in line]
     assert page.find("[data-annotation]").count() == 1
     reread(page)
