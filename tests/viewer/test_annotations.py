@@ -403,3 +403,21 @@ def test_the_work_of_a_stretch(copied: Callable[[], Path]):
     assert 0 < whole["flops_unknown"] < whole["kernels"]
     assert whole["flops"] == pytest.approx(first["flops"] + second["flops"])
     assert 0 < whole["hfu"] <= 50
+
+
+def test_each_run_of_a_folder_has_its_own(made: Path, tmp_path: Path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("one_dldb.sqlite", "two_dldb.sqlite"):
+        shutil.copy(made, runs / name)
+    with serving(runs) as asking:
+        version = asking.json(URL, run="one_dldb.sqlite")["version"]
+        body, headers = {"annotations": [LINE]}, {"If-Match": f'"{version}"'}
+        answer = asking.http.put(URL, params={"run": "one_dldb.sqlite"}, json=body, headers=headers).json()
+        assert answer["file"] == str(runs / "one_dldb.sqlite.notes.json")
+        assert asking.json(URL, run="two_dldb.sqlite")["annotations"] == []
+        assert [one["name"] for one in asking.json("/api/profile")["runs"]] == [
+            "one_dldb.sqlite",
+            "two_dldb.sqlite",
+        ]
+        asking.json(URL, 404, run="three")

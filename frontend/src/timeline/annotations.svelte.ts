@@ -39,12 +39,15 @@ export interface Surroundings {
 }
 
 type Part = "all" | "start" | "end";
+type Changed = ReadonlyMap<string, Note | undefined>;
 interface Change {
   what: string;
-  /** The notes as they were; undefined: they were not there. */
-  before: ReadonlyMap<string, Note | undefined>;
+  /** The notes as they were, and as they became; undefined: they were not there. */
+  before: Changed;
+  after: Changed;
 }
 
+const notesOf = (changed: Changed): Note[] => [...changed.values()].filter((note) => note !== undefined);
 const fresh = (): string => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** What the page had of a run when it went elsewhere: it may not be saved yet. */
@@ -233,7 +236,12 @@ export class Annotations {
     const last = this.changes.at(-1);
     if (!last) return;
     this.changes = this.changes.slice(0, -1);
-    this.apply(last.before);
+    // What others have made of them since stays.
+    const now = this.list.filter(({ id }) => last.before.has(id));
+    const { notes } = merged(notesOf(last.after), notesOf(last.before), now, fresh);
+    this.apply(
+      new Map([...[...last.before.keys()].map((id) => [id, undefined] as const), ...notes.map((note) => [note.id, note] as const)]),
+    );
     this.said = `Undone: ${last.what}.`;
   }
   /** Add the notes of a file; one that is there and says something else is there twice. */
@@ -263,18 +271,19 @@ export class Annotations {
   }
 
   /** `joins`: the change before, if it is of the same kind and note, as letters of a word are. */
-  private change(what: string, changed: ReadonlyMap<string, Note | undefined>, joins = false): void {
+  private change(what: string, changed: Changed, joins = false): void {
     const last = this.changes.at(-1);
     const again = joins && last?.what === what && [...changed.keys()].every((id) => last.before.has(id));
-    if (!again) this.remember(what, new Map([...changed.keys()].map((id) => [id, this.list.find((note) => note.id === id)])));
+    if (again) this.changes = [...this.changes.slice(0, -1), { ...last, after: new Map([...last.after, ...changed]) }];
+    else this.remember(what, new Map([...changed.keys()].map((id) => [id, this.list.find((note) => note.id === id)])), changed);
     this.apply(changed);
   }
-  private remember(what: string, before: Change["before"]): void {
-    this.changes = [...this.changes, { what, before }].slice(-UNDONE);
+  private remember(what: string, before: Changed, after: Changed): void {
+    this.changes = [...this.changes, { what, before, after }].slice(-UNDONE);
   }
-  private apply(changed: ReadonlyMap<string, Note | undefined>): void {
+  private apply(changed: Changed): void {
     const kept = this.list.filter(({ id }) => !changed.has(id));
-    this.list = inOrder([...kept, ...[...changed.values()].filter((note) => note !== undefined)]);
+    this.list = inOrder([...kept, ...notesOf(changed)]);
     this.later();
   }
 
@@ -317,7 +326,7 @@ export class Annotations {
     this.drag = undefined;
     const now = this.list.find(({ id }) => id === drag?.note.id);
     if (!drag || !now) return;
-    if (drag.moved) this.remember("move", new Map([[now.id, drag.note]]));
+    if (drag.moved) this.remember("move", new Map([[now.id, drag.note]]), new Map([[now.id, now]]));
     this.later();
     place.set({ note: now.id, notes: "on" }, true);
     this.turns++;

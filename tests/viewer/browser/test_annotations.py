@@ -279,6 +279,13 @@ def test_annotations_two_tabs(opened: Open, served: Asking):
     names = {entry["id"]: (entry["name"], entry["text"]) for entry in stored(served)}
     assert names == {"a": ("first", "second"), "b": ("third", ""), "c": ("", "")}
     assert two.find("[data-annotation='a'] input").first.input_value() == "first"
+    # What one takes back is its own change alone.
+    one.find("[data-undo]").click()
+    drawn(one)
+    entry = next(entry for entry in stored(served) if entry["id"] == "a")
+    assert (entry["name"], entry["text"]) == ("", "second")
+    typed(one, "a", "Name", "first")
+    drawn(one)
     # One deletes what the other writes on: it stays. Both write one name: both are kept, and the page says so.
     for page in (one, two):
         reread(page)
