@@ -280,6 +280,7 @@ def test_annotations_two_tabs(opened: Open, served: Asking):
     assert names == {"a": ("first", "second"), "b": ("third", ""), "c": ("", "")}
     assert two.find("[data-annotation='a'] input").first.input_value() == "first"
     # What one takes back is its own change alone.
+    reread(one)
     one.find("[data-undo]").click()
     drawn(one)
     entry = next(entry for entry in stored(served) if entry["id"] == "a")
