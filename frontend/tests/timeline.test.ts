@@ -6,7 +6,7 @@ import { layout, trackAt, type Choice } from "../src/timeline/lanes";
 import { Row } from "../src/timeline/raster";
 import { levelFor, numbers, Store, type Track } from "../src/timeline/store";
 import { before, decode, type Tile } from "../src/timeline/tiles";
-import { around, clamped, everything, panned, zoomed } from "../src/timeline/view";
+import { around, clamped, everything, moved, panned, zoomed } from "../src/timeline/view";
 
 // Written by tests/timeline/test_golden.py, with what it says in tests/golden/timeline/tiles.json.
 const bytes = readFileSync("../tests/golden/timeline/tiles.bin");
@@ -176,13 +176,28 @@ test("a request that failed is made again after a while, not at each frame", asy
     () => (asked++, Promise.reject(new Error("no answer"))),
     () => draw(),
   );
-  const draw = (): void => store.need([[one, 0]], { from: 0, to: 100 });
+  const draw = (): void => store.need([[one, 0, { from: 0, to: 100 }]]);
   draw();
   await vi.advanceTimersByTimeAsync(1900);
   expect([asked, store.underway, store.failed]).toEqual([1, 0, new Error("no answer")]);
   await vi.advanceTimersByTimeAsync(2000);
   expect(asked).toBe(2);
   vi.useRealTimers();
+});
+
+test("each track is asked for in the window of its own clock, with a tile on each side", () => {
+  const asked: string[] = [];
+  const store = new Store(
+    (query) => (asked.push(query), new Promise(() => {})),
+    () => undefined,
+  );
+  const [one, other] = [track(1, { end: 1 << 12, levels: [[0, 4]] }), track(2, { end: 1 << 12, levels: [[0, 4]] })];
+  store.need([
+    [one, 0, { from: 160, to: 170 }], // tile 10 of 16 ns
+    [other, 0, moved({ from: 160, to: 170 }, 1000)], // tiles 72 and 73
+  ]);
+  const tiles = asked.flatMap((query) => query.split(";"));
+  expect(tiles.sort()).toEqual([...["0:10-10:1", "0:11-11:1"], ...["0:71-71:2", "0:72-72:2", "0:73-73:2", "0:74-74:2", "0:9-9:1"]]);
 });
 
 test("tracks stand by worker, devices before the host, modules first", () => {

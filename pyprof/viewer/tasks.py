@@ -48,6 +48,14 @@ def counters(
     return table(session.store, worker, device)
 
 
+@TASKS.register("moments")
+def moments(session: Session, progress: Progress, by: str) -> tuple[dict[str, Any], pa.Table]:
+    """Return the moments at which ranks can be aligned."""
+    from pyprof.viewer.alignment import table
+
+    return table(session.store, by)
+
+
 @TASKS.register("memory_steps")
 def memory_steps(
     session: Session,

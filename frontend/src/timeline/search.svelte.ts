@@ -43,6 +43,7 @@ export class Search {
     });
     $effect(() => {
       this.text;
+      place.get("align"); // hits are in the order of the axis
       this.forget();
     });
   }

@@ -62,6 +62,7 @@ from pyprof.viewer.models.tables import (
     View,
 )
 from pyprof.viewer.models.timeline import (
+    Alignment,
     ColorGroup,
     Colors,
     Counter,
@@ -76,6 +77,7 @@ from pyprof.viewer.models.timeline import (
     FlowEnd,
     Flows,
     IdleCause,
+    RankOffset,
     SearchHits,
     SelectedDevice,
     SelectedRow,
@@ -91,6 +93,7 @@ from pyprof.viewer.models.timeline import (
 
 __all__ = [
     "Aggregation",
+    "Alignment",
     "Bars",
     "Breakdown",
     "Ceiling",
@@ -148,6 +151,7 @@ __all__ = [
     "Point",
     "Problem",
     "Profile",
+    "RankOffset",
     "Reaggregate",
     "Report",
     "Roofline",
