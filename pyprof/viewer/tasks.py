@@ -56,6 +56,14 @@ def moments(session: Session, progress: Progress, by: str) -> tuple[dict[str, An
     return table(session.store, by)
 
 
+@TASKS.register("roofline_shares")
+def roofline_shares(session: Session, progress: Progress, worker: int) -> tuple[dict[str, Any], pa.Table]:
+    """Return the share of the roofline that each event of a worker reaches."""
+    from pyprof.viewer.roofline import shares
+
+    return {}, shares(session.store, worker)
+
+
 @TASKS.register("memory_steps")
 def memory_steps(
     session: Session,

@@ -102,6 +102,27 @@ async def colors(request: Request, by: By = "type", run: Run = None) -> models.C
     return cached
 
 
+@router.get(
+    "/roofline",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {"application/octet-stream": {}},
+            "description": "A byte for each event, by its number: percent, 254 for more, 255 where it is unknown.",
+        }
+    },
+)
+async def roofline(
+    request: Request, worker: Annotated[int, Query(ge=0, le=2**20)], run: Run = None
+) -> Response:
+    """The share of the roofline that each event of a worker reaches: roofline time / time on the device."""
+    context = await context_of(request, run, worker=worker)
+    shares = await context.ask(
+        "roofline_shares", lambda answer: answer[1].column("share").to_numpy(), worker=worker
+    )
+    return Response(shares.tobytes(), media_type="application/octet-stream")
+
+
 @router.get("/flows")
 async def flows(
     request: Request,

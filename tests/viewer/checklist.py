@@ -61,7 +61,7 @@ EXCEPTIONS = {
     **dict.fromkeys(("WC01", "WC02"), "Not yet: Details have the line."),
     "WC03": "It is in Source lines.",
     **dict.fromkeys(("WL01", "WL02"), "Not yet."),
-    **dict.fromkeys(("WX12", "WY03", "WY07"), "Not yet."),
+    **dict.fromkeys(("WX12", "WY07"), "Not yet."),
     "WY09": "It needs the path first.",
 }
 

@@ -1,9 +1,10 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
 import type { Colors, Counters, Flows, SearchHits, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
-import { colorOf, css, Inks, onto, TABLE } from "./colors";
+import { colorOf, css, Inks, onto, TABLE, type Coloring } from "./colors";
 import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Counted, type Counter, type Layout, type Placed } from "./lanes";
 import { Row } from "./raster";
+import type { Shares } from "./shares.svelte";
 import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
 import { before, type Tile } from "./tiles";
@@ -41,6 +42,8 @@ export interface Picture {
   window: Window;
   scroll: number;
   colors: Colors | undefined;
+  /** Instead of colors: the share of the roofline of each kernel. */
+  shares: Shares | undefined;
   moving: boolean;
   area: Window | undefined;
   hovered: Hit | undefined;
@@ -168,7 +171,7 @@ export class Scene {
     for (const one of shown) {
       const tiles = this.tiles(one.track, picture, width);
       const window_ = own(picture, one.track);
-      const color = colorOf(one.track, picture.colors, this.inks, (number) => this.texts.get("label", number));
+      const color = colorOf(one.track, picture, this.inks, (number) => this.texts.get("label", number));
       for (let lane = one.first; lane < one.first + one.lanes; lane++, line++) {
         this.row.clear();
         tiles.forEach((tile, place) => {
@@ -196,6 +199,7 @@ export class Scene {
     this.label(target, labels, picture, ratio);
     this.mark(picture, ratio, width, height, shown);
     void this.texts.fetch();
+    void picture.shares?.fetch();
   }
 
   /** What the lanes show, without pixels: equal neighbors are one rectangle. */
@@ -580,13 +584,13 @@ export class Scene {
     return out;
   }
 
-  color(one: Hit, colors: Colors | undefined): string {
-    const tile = { name: [one.name], operator: [one.operator] } as unknown as Tile;
-    return css(colorOf(one.track, colors, this.inks, (number) => this.texts.get("label", number))(tile, 0));
+  color(one: Hit, coloring: Coloring): string {
+    const tile = { id: [one.id], name: [one.name], operator: [one.operator] } as unknown as Tile;
+    return css(colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number))(tile, 0));
   }
 
   /** How busy the tracks are over the whole run, in one row: streams, or the outermost ranges where there are none. */
-  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, colors: Colors | undefined, shifts: Shifts): boolean {
+  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, coloring: Coloring, shifts: Shifts): boolean {
     const width = Math.max(1, canvas.clientWidth);
     canvas.width = width;
     canvas.height = 1;
@@ -601,7 +605,7 @@ export class Scene {
     for (const [track, place, window_] of wanted) {
       const tiles = this.store.complete(track, place, window_);
       if (!tiles) complete = false;
-      const color = colorOf(track, colors, this.inks, () => undefined);
+      const color = colorOf(track, coloring, this.inks, () => undefined);
       tiles?.forEach((tile, number) => {
         const [first, last] = this.range(tile, 0, number > 0, track, window_);
         row.add(tile, first, last, window_, color);
@@ -610,7 +614,8 @@ export class Scene {
     const image = new ImageData(width, 1);
     row.write(new Uint32Array(image.data.buffer), 0, this.inks.of("--panel"));
     canvas.getContext("2d")!.putImageData(image, 0, 0);
-    return complete;
+    void coloring.shares?.fetch();
+    return complete && (coloring.shares?.complete ?? true);
   }
 
   /** Where the hits of a search are in the whole run. */
