@@ -186,7 +186,7 @@ const track = (id: number, more: Partial<Track> = {}): Track => ({
   ],
   ...more,
 });
-const NOTHING: Choice = { pinned: [], hidden: [], unfolded: [], closed: [], search: "", counters: false };
+const NOTHING: Choice = { pinned: [], hidden: [], unfolded: [], closed: [], search: "", hits: false, counters: false };
 const TIMELINE = {
   version: "",
   start: 0,

@@ -248,9 +248,10 @@ def _numbers_pass(condition: Condition, values: Ints) -> Bools:
     return out
 
 
-def summary(hits: Hits, text: str, start: int, end: int, buckets: int) -> SearchHits:
-    """Return how many events were found, in which tracks, and where those are that touch [start, end). Buckets are
-    joined until few enough have any. Raises Trouble for an empty stretch."""
+def summary(hits: Hits, text: str, start: int, end: int, buckets: int, most: int) -> SearchHits:
+    """Return how many events were found, in which tracks, and where those are that touch [start, end); these
+    themselves if there are at most `most`. Buckets are joined until few enough have any. Raises Trouble for an empty
+    stretch."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
     number, count = np.unique(hits.track, return_counts=True)
@@ -270,6 +271,7 @@ def summary(hits: Hits, text: str, start: int, end: int, buckets: int) -> Search
         start=start,
         width=width,
         ticks=list(zip((key // buckets).tolist(), (key % buckets).tolist(), events.tolist()))[:_TICKS],
+        events=_events(hits, inside) if len(inside) <= most else None,
     )
 
 
@@ -277,11 +279,15 @@ def page(hits: Hits, offset: int, limit: int, at: int | None) -> EventHits:
     """Return hits from a place on, or from the first that starts at a time or later."""
     if at is not None:
         offset = int(np.searchsorted(hits.start, at))
-    columns = [column[offset : offset + limit].tolist() for column in hits]
-    rows = [
+    return EventHits(total=len(hits.track), offset=offset, hits=_events(hits, slice(offset, offset + limit)))
+
+
+def _events(hits: Hits, which: slice | Ints) -> list[EventHit]:
+    """Return some of the hits, with their own times."""
+    columns = [column[which].tolist() for column in hits]
+    return [
         EventHit(
             track=track, lane=lane, start=start - shift, end=end - shift, id=id, name=name, operator=operator
         )
         for track, lane, start, end, id, name, operator, shift in zip(*columns)
     ]
-    return EventHits(total=len(hits.track), offset=offset, hits=rows)

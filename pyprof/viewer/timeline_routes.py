@@ -308,11 +308,12 @@ async def search_events(
     run: Run = None,
     worker: WorkerId = None,
     buckets: Annotated[int, Query(ge=1, le=4096)] = 1024,
+    most: Annotated[int, Query(ge=0, le=1000, description="Events themselves, if there are so many.")] = 0,
     align: Align = None,
 ) -> models.SearchHits:
     """The number of events that fit, by track, and the parts of a stretch of time in which they are."""
     hits = await _found(request, find, run, worker, align)
-    return event_search.summary(hits, find, start, end, buckets)
+    return event_search.summary(hits, find, start, end, buckets, most)
 
 
 @router.get("/hits")

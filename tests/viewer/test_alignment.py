@@ -190,6 +190,15 @@ def test_hits_are_in_the_order_of_the_axis_with_their_own_times(ranks: Asking) -
         (rank, ARRIVAL[rank] // ticks["width"]) for rank in members(0)
     }
     assert ticks["total"] == len(events)
+    assert ticks["events"] is None
+    # The events themselves, in the order of the axis with their own times, if they are few enough.
+    inside = [own[one] for one in seen if one[1] == 0]
+    for most, few in ((len(inside), True), (len(inside) - 1, False)):
+        answer = ranks.json(
+            "/api/timeline/search", find="stream:7 allreduce", start=start, end=end, align=align, most=most
+        )["events"]
+        rows = answer and [(worker_of[one["track"]], one["start"], one["end"]) for one in answer]
+        assert rows == (inside if few else None)
 
 
 @pytest.mark.parametrize("path", ["selection", "flame"])

@@ -80,6 +80,20 @@ export function largest(picture: Picture, counter: Counter): number | undefined 
   return values?.length ? Math.max(...values) : undefined;
 }
 
+const onAxis = (picture: Picture, one: Hit): Window => moved({ from: one.start, to: one.end }, shiftOf(picture.shifts, one.track.worker));
+
+const inHits = ({ layout: { hits }, scroll }: Picture, y: number): boolean =>
+  hits !== undefined && y + scroll >= hits && y + scroll < hits + HEIGHT;
+
+/** The hits of a search in the view, where they are few. */
+function hitEvents(picture: Picture): Hit[] | undefined {
+  const tracks = new Map(picture.timeline.tracks.map((track) => [track.id, track]));
+  return picture.hits?.events?.flatMap((one) => {
+    const track = tracks.get(one.track);
+    return track ? [{ ...one, track, busy: one.end - one.start, count: 1 }] : [];
+  });
+}
+
 /** The track of the gaps of a track's device. */
 const idleOf = (timeline: Timeline, track: Track): Track | undefined =>
   timeline.tracks.find((one) => one.kind === "idle" && one.worker === track.worker && one.device === track.device);
@@ -193,6 +207,7 @@ export class Scene {
       target.drawImage(this.off, 0, line, width, one.lanes, 0, top, width, size);
       line += one.lanes;
     }
+    this.hits(target, picture, ratio, width, labels);
     for (const one of curves) this.curve(target, one, picture, ratio, width);
     for (const one of picture.layout.counters)
       if (one.top + CURVE > picture.scroll && one.top < picture.scroll + high) this.counter(target, one, picture, ratio, width);
@@ -239,6 +254,42 @@ export class Scene {
     target.fillStyle = fill === HATCH ? this.hatch(target, ratio) : fill;
     target.fillRect(x, y, width, height);
     this.shapes?.push({ kind: "rect", x: x / ratio, y: y / ratio, width: width / ratio, height: height / ratio, fill });
+  }
+
+  /** The track of hits: each event in the color of its own track where they are few, else where there are any. What begins
+   * later lies above what it is in. */
+  private hits(
+    target: CanvasRenderingContext2D,
+    picture: Picture,
+    ratio: number,
+    width: number,
+    labels: [number, Hit, number, number][],
+  ): void {
+    const row = picture.layout.hits;
+    if (row === undefined || row + HEIGHT <= picture.scroll) return;
+    const [top, height] = [(row - picture.scroll) * ratio, HEIGHT * ratio];
+    this.fill(target, [0, top, width, height], css(this.inks.of("--panel")), ratio);
+    const scale = width / (picture.window.to - picture.window.from);
+    const draw = (from: number, to: number, fill: string): void => {
+      const left = Math.floor(Math.max((from - picture.window.from) * scale, -1));
+      const right = Math.ceil(Math.min((to - picture.window.from) * scale, width + 1));
+      this.fill(target, [left, top, Math.max(right - left, ratio), height], fill, ratio);
+    };
+    const events = hitEvents(picture);
+    const { hits } = picture;
+    if (!events) {
+      for (const [, bucket] of hits?.ticks ?? []) {
+        const from = hits!.start + bucket * hits!.width;
+        draw(from, from + hits!.width, css(this.inks.of("--bad")));
+      }
+    }
+    events?.forEach((one, at) => {
+      const { from, to } = onAxis(picture, one);
+      const ink = this.ink(one, picture);
+      draw(from, to, css(ink));
+      const next = events[at + 1];
+      if (!next || onAxis(picture, next).from >= to) labels.push([ink, one, row, scale]);
+    });
   }
 
   /** The share of each pixel's time in which a device was busy, exact at every zoom: sums of gaps are. */
@@ -443,17 +494,22 @@ export class Scene {
       [picture.hovered, false],
       [picture.selected, true],
     ] as const) {
-      const placed = one && shown.find(({ track }) => track === one.track);
-      if (!placed || one.lane < placed.first || one.lane >= placed.first + placed.lanes) continue;
-      const top = (placed.top + (one.lane - placed.first) * HEIGHT - picture.scroll) * ratio;
-      const by = shiftOf(picture.shifts, one.track.worker);
-      const [left, right] = [Math.max(x(one.start + by), -4), Math.min(x(one.end + by), width + 4)];
+      if (!one) continue;
+      const { from, to } = onAxis(picture, one);
+      const [left, right] = [Math.max(x(from), -4), Math.min(x(to), width + 4)];
       const [w, h] = [Math.max(right - left, 2 * ratio), HEIGHT * ratio];
-      target.lineWidth = (strong ? 2 : 1) * ratio;
-      target.strokeStyle = css(this.inks.of("--panel"));
-      if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
-      target.strokeStyle = css(this.inks.of("--text"));
-      target.strokeRect(left, top + ratio / 2, w, h - ratio);
+      const frame = (at: number): void => {
+        const top = (at - picture.scroll) * ratio;
+        target.lineWidth = (strong ? 2 : 1) * ratio;
+        target.strokeStyle = css(this.inks.of("--panel"));
+        if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
+        target.strokeStyle = css(this.inks.of("--text"));
+        target.strokeRect(left, top + ratio / 2, w, h - ratio);
+      };
+      const placed = shown.find(({ track }) => track === one.track);
+      if (placed && one.lane >= placed.first && one.lane < placed.first + placed.lanes)
+        frame(placed.top + (one.lane - placed.first) * HEIGHT);
+      if (picture.layout.hits !== undefined && hitEvents(picture)?.some((each) => same(each, one))) frame(picture.layout.hits);
     }
   }
 
@@ -514,10 +570,30 @@ export class Scene {
 
   /** The record under a point, within 3 px; undefined where there is none. */
   at(picture: Picture, left: number, y: number): Hit | undefined {
+    if (inHits(picture, y)) return this.hitAt(picture, this.timeAt(picture.window, left));
     const found = trackAt(picture.layout, y + picture.scroll);
     if (!found) return undefined;
     const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
     return this.nearest(picture, found.placed.track, found.lane, this.timeAt(picture.window, left), 3 * perPixel);
+  }
+
+  private hitAt(picture: Picture, time: number): Hit | undefined {
+    const within = (3 * (picture.window.to - picture.window.from)) / this.lanes.clientWidth;
+    let best: Hit | undefined;
+    let distance = within;
+    for (const one of hitEvents(picture) ?? []) {
+      const { from, to } = onAxis(picture, one);
+      const away = Math.max(from - time, time - to, 0);
+      if (away <= distance) [best, distance] = [one, away];
+    }
+    return best;
+  }
+
+  /** The bucket of hits at a point of their track, where they are too many to be drawn each: its beginning. */
+  bucketAt(picture: Picture, left: number, y: number): number | undefined {
+    if (!inHits(picture, y) || !picture.hits || picture.hits.events) return undefined;
+    const { start, width } = picture.hits;
+    return start + Math.floor((this.timeAt(picture.window, left) - start) / width) * width;
   }
 
   /** The gap of the device whose stream, modules or curve are at a point, if nothing ran on it then. */
@@ -584,9 +660,9 @@ export class Scene {
     return out;
   }
 
-  color(one: Hit, coloring: Coloring): string {
+  private ink(one: Hit, coloring: Coloring): number {
     const tile = { id: [one.id], name: [one.name], operator: [one.operator] } as unknown as Tile;
-    return css(colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number))(tile, 0));
+    return colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number))(tile, 0);
   }
 
   /** How busy the tracks are over the whole run, in one row: streams, or the outermost ranges where there are none. */

@@ -246,6 +246,18 @@ class TrackHits(Model):
     events: int
 
 
+class EventHit(Model):
+    """An event that was found. `id`, `name`, `operator`: numbers as in a tile."""
+
+    track: int
+    lane: int
+    start: int
+    end: int
+    id: int
+    name: int
+    operator: int
+
+
 class SearchHits(Model):
     """Events that fit a search, and where they are."""
 
@@ -257,18 +269,9 @@ class SearchHits(Model):
     ticks: list[tuple[int, int, int]] = Field(
         description="Track, bucket, and how many events begin in it; in the first also those that began before."
     )
-
-
-class EventHit(Model):
-    """An event that was found. `id`, `name`, `operator`: numbers as in a tile."""
-
-    track: int
-    lane: int
-    start: int
-    end: int
-    id: int
-    name: int
-    operator: int
+    events: list[EventHit] | None = Field(
+        description="Those in the stretch, in the order of their starts; null if there are more than were asked for."
+    )
 
 
 class EventHits(Model):

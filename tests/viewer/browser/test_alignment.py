@@ -272,6 +272,13 @@ def test_sums_and_ticks_are_of_what_is_seen(page: Page, ranks: Asking):
     for rank, track in streams(ranks).items():
         bucket = surface(page)["width"] / 1024
         assert abs(ticks[track] - (column(page, MIDDLE + ARRIVAL[rank]) - surface(page)["x"])) <= bucket + 1
+    # So are the hits in a track of their own, if it is asked for.
+    page.find("[data-pin-hits]").click()
+    drawn(page)
+    track = page.find("[data-hits-track]").bounding_box()
+    pixel = (HIGH - LOW) / surface(page)["width"]
+    for shown_at, time in zip(busy(page, track["y"] + 14), (min(ARRIVAL), END)):
+        assert abs(shown_at - (MIDDLE + time)) <= pixel
     # From a hit to the next on the axis, whichever rank.
     page.find("[data-surface]").focus()
     seen = sorted(range(RANKS), key=lambda rank: ARRIVAL[rank])
