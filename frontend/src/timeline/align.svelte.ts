@@ -72,23 +72,30 @@ export class Ranks {
     return { from: from - Math.max(...shifts), to: to - Math.min(...shifts) };
   }
 
-  /** Align by a step or a collective near the view, or at the selected event. */
-  async choose(by: By): Promise<void> {
+  /** Align by a step or a collective near the view, or at the selected event. Returns whether there is one. */
+  async choose(by: By): Promise<boolean> {
     this.problem = undefined;
-    if (by === "clock") return place.set({ align: undefined });
+    if (by === "clock") {
+      place.set({ align: undefined });
+      return true;
+    }
     const [window, one] = [this.view(), this.selected()];
     const event = one?.track.kind === "stream" ? one.id : undefined;
     const at = window && Math.round(by === "step" ? (window.from + window.to) / 2 : window.from);
     try {
       const { number } = await get<Alignment>("timeline/alignment", { run: place.get("run"), to: by, at, event });
       place.set({ align: `${by}:${number}` });
+      return true;
     } catch (error) {
       this.problem = error instanceof Error ? error.message : String(error);
+      return false;
     }
   }
 
-  turn(): void {
-    void this.choose(IN_TURN[(IN_TURN.indexOf(this.by) + 1) % IN_TURN.length]!);
+  /** Go to the next choice that there is. */
+  async turn(): Promise<void> {
+    const now = IN_TURN.indexOf(this.by);
+    for (const step of [1, 2]) if (await this.choose(IN_TURN[(now + step) % IN_TURN.length]!)) return;
   }
 
   /** Go to the step or the collective before or after. */

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyprof import session
 from tests.viewer import planted_ranks as planted
 from tests.viewer.browser.conftest import Open, Page, axe, read
 from tests.viewer.browser.test_timeline import column, drawn, row, start, surface, window
@@ -340,6 +344,31 @@ def test_an_alignment_that_there_is_not(page: Page):
     drawn(page)
     assert "align=" not in page.parameters()
     page.wrong = [text for text in page.wrong if "404" not in text]  # the browser's own lines
+
+
+@pytest.mark.statement("WY06")
+def test_what_there_is_not_is_not_chosen(opened: Open, tmp_path: Path):
+    session.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
+    with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:
+        database.execute("delete from collective")
+        database.commit()
+    with serving(tmp_path / "run_dldb.sqlite") as asking:
+        page = opened(asking)
+        start(page)
+        page.find("[data-align]").select_option("collective")
+        page.find("text=No collective could be matched").wait_for()
+        drawn(page)
+        assert page.find("[data-align]").input_value() == "clock"
+        assert "align=" not in page.parameters()
+        page.find("[data-surface]").focus()
+        page.tab.keyboard.press("r")
+        page.find("[data-aligned]").wait_for()
+        drawn(page)
+        assert page.find("text=No collective could be matched").count() == 0
+        page.tab.keyboard.press("r")  # from the step by the clock again
+        page.wait("!location.hash.includes('align=')")
+        drawn(page)
+        page.wrong = [text for text in page.wrong if "404" not in text]  # the browser's own lines
 
 
 @pytest.mark.statement("WY06")
