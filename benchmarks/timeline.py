@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the timeline costs: to make, in the file, to serve, to search, to draw.
 
-    python benchmarks/timeline.py --kernels 1000000
+    python benchmarks/timeline.py --kernels 1000000 --ranks 1,64
 
-A recording is generated (gen_nsys.py) and loaded. CPU-seconds are those of the process; of a question to the server,
-those of its child processes too, one question after the other: the first counters start a child. The page is moved by
-a script: 120 frames each of a pan over the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and
-10 %, and the zoom back; a frame is the time of its JavaScript. Needs Chromium for that. Aims are those of
-docs/measurements.md.
+Recordings are generated (gen_nsys.py), the kernels shared out among the ranks, and loaded. CPU-seconds are those of the
+process; of a question to the server, those of its child processes too, one question after the other: the first counters
+start a child. A view is of as many tracks as are in sight. The page is moved by a script: 120 frames each of a pan over
+the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and 10 %, the zoom back, and a scroll through
+all lanes; of several ranks once more while they are aligned. A frame is the time of its JavaScript. Needs Chromium for
+that. Aims are those of docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from pyprof.timeline import build
 HERE = Path(__file__).resolve().parent
 FRAMES = 120
 VIEWS = 40  # windows that the server is asked for
+IN_SIGHT = 60  # lanes
+FOLDED = 8  # lanes of a track
 SEARCHES = ("no such name", "gemm", "=launch-bound", "dur:>200us", "name:mm")
 _MOVES = """async ([frames, moves]) => {
     const { scene } = window.timeline;
@@ -43,7 +46,8 @@ _MOVES = """async ([frames, moves]) => {
     const wait = () => new Promise((done) => requestAnimationFrame(done));
     const run = window.timeline.picture.timeline;
     const span = run.end - run.start;
-    for (const [name, from, to] of moves) {
+    const { layout } = window.timeline.picture;
+    for (const [name, from, to, scrolls] of moves) {
         const times = [], between = [];
         let last = performance.now();
         for (let frame = 0; frame < frames; frame++) {
@@ -51,7 +55,8 @@ _MOVES = """async ([frames, moves]) => {
             const size = span * Math.exp(Math.log(from) + (Math.log(to) - Math.log(from)) * part);
             const middle = run.start + span * (from === to ? 0.3 + 0.2 * part * Math.min(1, 4 * from) : 0.4);
             const own = { from: middle - size / 2, to: middle + size / 2 };
-            const picture = { ...window.timeline.picture, moving: true, window: own };
+            const scroll = scrolls ? part * Math.max(layout.height - 400, 0) : 0;
+            const picture = { ...window.timeline.picture, moving: true, window: own, scroll };
             const begin = performance.now();
             scene.draw(picture);
             times.push(performance.now() - begin);
@@ -69,11 +74,14 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def made(folder: Path, kernels: int) -> Path:
-    """Load a generated recording, and add the timeline to its database; print what that costs."""
-    recording, database = folder / "net.sqlite", folder / "net_dldb.sqlite"
-    generator = [sys.executable, HERE / "gen_nsys.py", recording, "--kernels", str(kernels)]
-    subprocess.run(generator, check=True, stdout=subprocess.DEVNULL)
+def made(folder: Path, kernels: int, ranks: int) -> Path:
+    """Load generated recordings, and add the timeline to their database; print what that costs."""
+    recording, database = folder / "run", folder / "net_dldb.sqlite"
+    recording.mkdir()
+    for rank in range(ranks):
+        file = recording / f"net.rank{rank}.sqlite"
+        generator = [HERE / "gen_nsys.py", file, "--kernels", str(kernels // ranks), "--seed", str(rank)]
+        subprocess.run([sys.executable, *generator], check=True, stdout=subprocess.DEVNULL)
     begin = time.process_time()
     trace = loader.load(recording)
     build_database(trace, str(database))
@@ -82,12 +90,12 @@ def made(folder: Path, kernels: int) -> Path:
     build.add(str(database), str(recording))
     cost = time.process_time() - begin
     with closing(sqlite3.connect(database)) as connection:
-        ((events,),) = connection.execute("select sum(events) from track").fetchall()
+        events, lanes = connection.execute("select sum(events), sum(lanes) from track").fetchone()
         tiles, stored = connection.execute("select count(*), sum(length(data)) from tile").fetchone()
     grown = database.stat().st_size - size
     print(f"load               {load:8.1f} CPU-s")
     print(f"timeline           {cost:8.1f} CPU-s, {1e6 * cost / kernels:.2f} per million kernels")
-    print(f"events             {events:8,}, in {tiles:,} tiles")
+    print(f"events             {events:8,}, in {tiles:,} tiles of {lanes:,} lanes")
     print(f"file               {grown / events:8.1f} B an event, {stored / events:.1f} of tiles")
     return database
 
@@ -96,13 +104,15 @@ def served(client: httpx.Client, server: int) -> None:
     """Ask for windows of the whole run down to 1/10,000, and print bytes and the server's CPU time."""
     timeline = client.get("api/timeline").json()
     span = timeline["end"] - timeline["start"]
+    room = IN_SIGHT
+    shown = [track for track in timeline["tracks"] if (room := room - min(track["lanes"], FOLDED)) >= 0]
     raw, wire, cpu = [], [], []
     for number in range(VIEWS):
         share = 10 ** (-4 * number / (VIEWS - 1))
         low = timeline["start"] + int(span * (1 - share) * 0.4)
         high, pixel = low + int(span * share), span * share / 3000
         parts = []
-        for track in timeline["tracks"]:
+        for track in shown:
             level, shift = [one for one in track["levels"] if not one[0] or 2 ** one[0] <= pixel][-1]
             first, last = (max(low, track["start"]) >> shift, min(high, track["end"]) >> shift)
             if first <= last:
@@ -134,20 +144,34 @@ def served(client: httpx.Client, server: int) -> None:
     )
     question(client, server, "counters of 100 %", "timeline/counters", **whole, **own)
     question(client, server, "again", "timeline/counters", **whole, **own)
+    question(client, server, "roofline", "timeline/roofline", worker=0)
+    if len(timeline["workers"]) > 1:
+        for by in ("step", "collective"):
+            one = question(client, server, f"aligned by a {by}", "timeline/alignment", to=by)
+            if "number" in one:
+                aligned = {"align": f"{by}:{one['number']}", "start": low, "end": low + span // 100}
+                question(client, server, "aligned, sums", "timeline/selection", **aligned)
+                question(
+                    client, server, "aligned, search", "timeline/search", find="gemm", most=500, **aligned
+                )
     gaps = next(track["events"] for track in timeline["tracks"] if track["kind"] == "idle")
     for name, number in (("the first gap", gaps // 2), ("another gap", gaps // 3), ("a third", 1)):
         question(client, server, name, f"details/gap/{own['worker']}.{own['device']}.{number}")
 
 
-def question(client: httpx.Client, server: int, name: str, path: str, **parameters: Any) -> None:
-    """Ask once, and print the CPU time of the server and of its children, and how long the answer took."""
+def question(client: httpx.Client, server: int, name: str, path: str, **parameters: Any) -> dict[str, Any]:
+    """Ask once, and print the CPU time of the server and of its children, and how long the answer took. Return the
+    answer, if it is one in JSON."""
     before, begin = everywhere(server), time.perf_counter()
     answer = client.get(f"api/{path}", params=parameters)
     seconds = time.perf_counter() - begin
-    note = "" if answer.is_success else answer.json()["detail"]
+    is_json = "json" in answer.headers["content-type"]
+    body: dict[str, Any] = answer.json() if is_json else {}
+    note = "" if answer.is_success else body["detail"]
     print(
         f"{name:20} {1000 * (everywhere(server) - before):8.0f} CPU-ms, {1000 * seconds:.0f} ms until the answer {note}"
     )
+    return body
 
 
 def everywhere(process: int) -> float:
@@ -186,15 +210,26 @@ def drawn(url: str) -> None:
         moves: list[Any] = [
             ("pan, whole run", 1, 1), ("zoom in", 1, 1e-4), ("pan, 1/10,000", 1e-4, 1e-4),
             ("pan, 1/1,000", 1e-3, 1e-3), ("pan, 1 %", 1e-2, 1e-2), ("pan, 10 %", 0.1, 0.1), ("zoom out", 1e-4, 1),
+            ("scroll", 0.1, 0.1, True),
         ]  # fmt: skip
-        for name, (times, between) in page.evaluate(_MOVES, [FRAMES, moves]).items():
-            print(
-                f"{name:18} {percentile(times, 0.5):8.2f} ms of JavaScript, 95 %: {percentile(times, 0.95):.2f}; "
-                f"frame to frame {percentile(between, 0.5):.1f}, 95 %: {percentile(between, 0.95):.1f}, "
-                f"longest {max(between):.1f}"
-            )
+        _move(page, moves)
+        if page.evaluate("window.timeline.picture.timeline.workers.length") > 1:
+            page.select_option("[data-align]", "step")
+            while not page.evaluate("window.timeline.picture?.shifts.size && !window.timeline.underway"):
+                page.wait_for_timeout(5)
+            print("aligned by a step")
+            _move(page, moves)
         print(f"page               {renderer() / 1e6:8.0f} MB resident")
         browser.close()
+
+
+def _move(page: Any, moves: list[Any]) -> None:
+    for name, (times, between) in page.evaluate(_MOVES, [FRAMES, moves]).items():
+        print(
+            f"{name:18} {percentile(times, 0.5):8.2f} ms of JavaScript, 95 %: {percentile(times, 0.95):.2f}; "
+            f"frame to frame {percentile(between, 0.5):.1f}, 95 %: {percentile(between, 0.95):.1f}, "
+            f"longest {max(between):.1f}"
+        )
 
 
 def renderer() -> int:
@@ -211,11 +246,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kernels", type=int, default=1_000_000)
+    parser.add_argument(
+        "--ranks", default="1", help="numbers of ranks, one run after the other; default: %(default)s"
+    )
     parser.add_argument("--database", type=Path, help="one that has a timeline, instead of a generated one")
     arguments = parser.parse_args()
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
+    for ranks in [0] if arguments.database else map(int, arguments.ranks.split(",")):
+        if ranks:
+            print(f"ranks              {ranks:8}")
+        _run(arguments.database, arguments.kernels, ranks)
+
+
+def _run(database: Path | None, kernels: int, ranks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        database = arguments.database or made(Path(folder), arguments.kernels)
+        database = database or made(Path(folder), kernels, ranks)
         with viewer(database, Path(folder) / "cache") as (process, url, _):
             with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
                 served(client, process.pid)

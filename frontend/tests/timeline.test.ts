@@ -4,9 +4,10 @@ import { axisTicks } from "../src/timeline/axis";
 import { onto } from "../src/timeline/colors";
 import { layout, trackAt, type Choice } from "../src/timeline/lanes";
 import { Row } from "../src/timeline/raster";
+import { RANGES, rangeOf } from "../src/timeline/roofline";
 import { levelFor, numbers, Store, type Track } from "../src/timeline/store";
 import { before, decode, type Tile } from "../src/timeline/tiles";
-import { around, clamped, everything, panned, zoomed } from "../src/timeline/view";
+import { around, clamped, everything, moved, panned, zoomed } from "../src/timeline/view";
 
 // Written by tests/timeline/test_golden.py, with what it says in tests/golden/timeline/tiles.json.
 const bytes = readFileSync("../tests/golden/timeline/tiles.bin");
@@ -35,6 +36,42 @@ test("bytes that are no tile throw", () => {
   const wrong = buffer.slice(0);
   new Uint32Array(wrong)[6]! += 1; // records of the first lane
   expect(() => decode(wrong)).toThrow(RangeError);
+});
+
+type Rgb = readonly [number, number, number];
+const linear = (hex: string): Rgb => {
+  const one = (at: number): number => {
+    const value = parseInt(hex.slice(at, at + 2), 16) / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  return [one(1), one(3), one(5)];
+};
+const luminance = ([red, green, blue]: Rgb): number => 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+const contrast = (a: number, b: number): number => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+// How colors are seen without red or green cones: F. Vienot, H. Brettel, J. Mollon, Color Res. Appl. 24 (1999) 243.
+const SEEN: Record<string, (color: Rgb) => Rgb> = {
+  "all cones": (color) => color,
+  "no red cones": ([r, g, b]) => [0.11238 * r + 0.88762 * g, 0.11238 * r + 0.88762 * g, 0.00401 * r - 0.00401 * g + b],
+  "no green cones": ([r, g, b]) => [0.29275 * r + 0.70725 * g, 0.29275 * r + 0.70725 * g, -0.02234 * r + 0.02234 * g + b],
+};
+
+test.each(["light", "dark"])("ranges of the roofline are told apart by lightness alone, in the %s theme", (theme) => {
+  const style = readFileSync("src/style.css", "utf-8");
+  const part = style.split(':root[data-theme="dark"]')[theme === "dark" ? 1 : 0]!;
+  const ink = (name: string): Rgb => linear(new RegExp(`${name}: (#[0-9a-f]{6});`).exec(part)![1]!);
+  for (const [eyes, seen] of Object.entries(SEEN)) {
+    const panel = luminance(seen(ink("--panel")));
+    const levels = RANGES.map((range) => luminance(seen(ink(range.ink))));
+    const strengths = levels.map((level) => contrast(level, panel));
+    expect(Math.min(...strengths), eyes).toBeGreaterThanOrEqual(3);
+    expect(strengths, eyes).toEqual([...strengths].sort((a, b) => b - a)); // the farthest stands out
+    for (let at = 1; at < levels.length; at++) expect(contrast(levels[at]!, levels[at - 1]!), eyes).toBeGreaterThan(1.25);
+  }
+});
+
+test("a share is in the range that begins with it", () => {
+  const labels = [0, 9, 10, 24, 25, 50, 74, 75, 254, 255].map((percent) => rangeOf(percent)?.from);
+  expect(labels).toEqual([0, 0, 10, 10, 25, 50, 50, 75, 75, undefined]);
 });
 
 const RUN = { from: 0, to: 1_000_000 };
@@ -149,7 +186,7 @@ const track = (id: number, more: Partial<Track> = {}): Track => ({
   ],
   ...more,
 });
-const NOTHING: Choice = { pinned: [], hidden: [], unfolded: [], closed: [], search: "", counters: false };
+const NOTHING: Choice = { pinned: [], hidden: [], unfolded: [], closed: [], search: "", hits: false, counters: false };
 const TIMELINE = {
   version: "",
   start: 0,
@@ -176,13 +213,28 @@ test("a request that failed is made again after a while, not at each frame", asy
     () => (asked++, Promise.reject(new Error("no answer"))),
     () => draw(),
   );
-  const draw = (): void => store.need([[one, 0]], { from: 0, to: 100 });
+  const draw = (): void => store.need([[one, 0, { from: 0, to: 100 }]]);
   draw();
   await vi.advanceTimersByTimeAsync(1900);
   expect([asked, store.underway, store.failed]).toEqual([1, 0, new Error("no answer")]);
   await vi.advanceTimersByTimeAsync(2000);
   expect(asked).toBe(2);
   vi.useRealTimers();
+});
+
+test("each track is asked for in the window of its own clock, with a tile on each side", () => {
+  const asked: string[] = [];
+  const store = new Store(
+    (query) => (asked.push(query), new Promise(() => {})),
+    () => undefined,
+  );
+  const [one, other] = [track(1, { end: 1 << 12, levels: [[0, 4]] }), track(2, { end: 1 << 12, levels: [[0, 4]] })];
+  store.need([
+    [one, 0, { from: 160, to: 170 }], // tile 10 of 16 ns
+    [other, 0, moved({ from: 160, to: 170 }, 1000)], // tiles 72 and 73
+  ]);
+  const tiles = asked.flatMap((query) => query.split(";"));
+  expect(tiles.sort()).toEqual([...["0:10-10:1", "0:11-11:1"], ...["0:71-71:2", "0:72-72:2", "0:73-73:2", "0:74-74:2", "0:9-9:1"]]);
 });
 
 test("tracks stand by worker, devices before the host, modules first", () => {

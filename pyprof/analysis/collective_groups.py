@@ -71,7 +71,7 @@ def _collectives(store: Store) -> pd.DataFrame:
     table["instance"], table["how"] = np.int64(-1), _ONE_RANK
     pairwise = table["name"].isin(_PAIRWISE)
     table.loc[pairwise, "how"] = _PAIR
-    clock, steps = _one_clock(store), _steps(store)
+    clock, steps = one_clock(store), _steps(store)
     last = 0
     for group, members in table[~pairwise].groupby(table["group"].fillna(""), sort=True):
         numbered = members["seq"].notna() & (group != "")
@@ -152,7 +152,7 @@ def _order_fault(
     return None
 
 
-def _one_clock(store: Store) -> bool:
+def one_clock(store: Store) -> bool:
     """Return whether all workers share one clock: one recording, or files of one host with absolute times."""
     hosts = store.rows("select count(distinct host) from worker")[0][0]
     return bool(store.meta.get("run.clock", "unix") == "unix" and hosts <= 1)

@@ -29,11 +29,14 @@ def add(name: str, label: str, progress: Callable[[float], None] = lambda share:
             0,
         )
         with closing(files.unsafe(name)) as connection:
-            connection.execute("begin")
             for number, track in enumerate(tracks(store, labels)):
+                # One transaction for all tracks would lock out the reader once SQLite's cache is full.
+                connection.execute("begin")
                 _write(connection, number, track)
+                connection.execute("commit")
                 done += len(track.records)
                 progress(min(done / max(total, 1), 1))
+            connection.execute("begin")
             connection.executemany("insert into label values (?, ?)", enumerate(labels.texts))
             connection.execute("commit")
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from pyprof.model import Ints
@@ -16,24 +18,28 @@ _BUCKETS = 40
 _RATIO = 10  # of the longest and the shortest, above which buckets grow
 
 
-def durations(store: Store, track: int, name: int, start: int, end: int, worker: int | None) -> Durations:
-    """Return the durations of the events of a name, in all tracks of the kind of a track, that touch [start, end).
+def durations(
+    store: Store, track: int, name: int, start: int, end: int, worker: int | None, shifts: Mapping[int, int]
+) -> Durations:
+    """Return the durations of the events of a name, in all tracks of the kind of a track, that touch [start, end) once
+    the times of each worker are shifted.
+
     Raises Trouble for a stretch that is empty or has too many events, and without such a track."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
     kinds = [one.kind for one in stored.places(store, None) if one.id == track]
     if not kinds:
         raise Trouble("missing", f"The timeline has no track {track}.")
-    tracks = stored.places(store, worker, kinds)
-    total = stored.count(store, tracks, start, end)
+    tracks = stored.within(stored.places(store, worker, kinds), start, end, shifts)
+    total = stored.count(store, tracks)
     if total > _MOST:
         raise Trouble(
             "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
         )
     parts = [
         (records.end - records.start)[records.name == name]
-        for one in tracks
-        for records in stored.events(store, one, start, end)
+        for one, begin, stop in tracks
+        for records in stored.events(store, one, begin, stop)
     ]
     return summary(np.concatenate(parts) if parts else np.empty(0, np.int64))
 

@@ -9,7 +9,7 @@ event again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,8 @@ _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle":
 
 
 class Hits(NamedTuple):
-    """Events that fit, in the order of their starts; 40 bytes each."""
+    """Events that fit, in the order of their starts on the axis; 48 bytes each. `start` and `end` are those of the
+    event plus `shift`."""
 
     track: Ints
     lane: Ints
@@ -60,6 +61,7 @@ class Hits(NamedTuple):
     id: Ints
     name: Ints
     operator: Ints
+    shift: Ints
 
     @property
     def nbytes(self) -> int:
@@ -110,8 +112,19 @@ def find(store: Store, text: str, worker: int | None) -> Hits:
                 )
             parts.append(_columns(track, hits))
     joined = Hits(*(np.concatenate(columns) for columns in zip(*parts))) if parts else _NONE
-    order = np.argsort(joined.start, kind="stable")
-    return Hits(*(column[order] for column in joined))
+    return _in_order(joined)
+
+
+def _in_order(hits: Hits) -> Hits:
+    order = np.argsort(hits.start, kind="stable")
+    return Hits(*(column[order] for column in hits))
+
+
+def shifted(hits: Hits, shifts: Mapping[int, int]) -> Hits:
+    """Return the hits on an axis to which the events of each track are moved."""
+    number, place = np.unique(hits.track, return_inverse=True)
+    shift = np.array([shifts[track] for track in number.tolist()], np.int64)[place]
+    return _in_order(hits._replace(start=hits.start + shift, end=hits.end + shift, shift=shift))
 
 
 def _columns(track: Place, records: Records) -> Hits:
@@ -119,7 +132,8 @@ def _columns(track: Place, records: Records) -> Hits:
     lane, name, operator = (
         column.astype(np.uint32) for column in (records.lane, records.name, records.operator)
     )
-    return Hits(number, lane, records.start, records.end, records.id, name, operator)
+    none = np.zeros(len(records), np.int64)
+    return Hits(number, lane, records.start, records.end, records.id, name, operator, none)
 
 
 _NONE = Hits(*(np.empty(0, np.int64),) * len(Hits._fields))
@@ -248,9 +262,10 @@ def _numbers_pass(condition: Condition, values: Ints) -> Bools:
     return out
 
 
-def summary(hits: Hits, text: str, start: int, end: int, buckets: int) -> SearchHits:
-    """Return how many events were found, in which tracks, and where those are that touch [start, end). Buckets are
-    joined until few enough have any. Raises Trouble for an empty stretch."""
+def summary(hits: Hits, text: str, start: int, end: int, buckets: int, most: int) -> SearchHits:
+    """Return how many events were found, in which tracks, and where those are that touch [start, end); these
+    themselves if there are at most `most`. Buckets are joined until few enough have any. Raises Trouble for an empty
+    stretch."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
     number, place, count = np.unique(hits.track, return_inverse=True, return_counts=True)
@@ -275,6 +290,7 @@ def summary(hits: Hits, text: str, start: int, end: int, buckets: int) -> Search
         start=start,
         width=width,
         ticks=list(zip((key // buckets).tolist(), (key % buckets).tolist(), events.tolist()))[:_TICKS],
+        events=_events(hits, inside) if len(inside) <= most else None,
     )
 
 
@@ -282,8 +298,15 @@ def page(hits: Hits, offset: int, limit: int, at: int | None) -> EventHits:
     """Return hits from a place on, or from the first that starts at a time or later."""
     if at is not None:
         offset = int(np.searchsorted(hits.start, at))
-    columns = [column[offset : offset + limit].tolist() for column in hits]
-    rows = (dict(zip(Hits._fields, values)) for values in zip(*columns))
-    return EventHits(
-        total=len(hits.track), offset=offset, hits=[EventHit.model_validate(row) for row in rows]
-    )
+    return EventHits(total=len(hits.track), offset=offset, hits=_events(hits, slice(offset, offset + limit)))
+
+
+def _events(hits: Hits, which: slice | Ints) -> list[EventHit]:
+    """Return some of the hits, with their own times."""
+    columns = [column[which].tolist() for column in hits]
+    return [
+        EventHit(
+            track=track, lane=lane, start=start - shift, end=end - shift, id=id, name=name, operator=operator
+        )
+        for track, lane, start, end, id, name, operator, shift in zip(*columns)
+    ]

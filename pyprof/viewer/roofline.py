@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from pyprof.analysis.source import Source
-from pyprof.model import Device
+from pyprof.model import KERNEL, Device
 from pyprof.prof.hardware import gpus
+from pyprof.store.files import Store
+from pyprof.store.ids import first_id
 from pyprof.store.kinds import COMPUTES
 from pyprof.viewer.models import Ceiling, Point, Roofline
 
+UNKNOWN = 255  # share of an event
+_GAPS = 1000  # numbers without an event
 _NS = 1e9
 _POINTS = """
 select s.name as id, n.name as name, {operator} as operator, o.dtype as dtype, n.kind as kind, sum(s.calls) as calls,
@@ -45,6 +52,25 @@ def of_kernel(source: Source, name: int) -> Point | None:
     """Return all executions of a kernel as one point."""
     points = _points(source, "s.name", "s.name = :name", "null", {"name": name})
     return points[0] if points else None
+
+
+def shares(store: Store, worker: int) -> pa.Table:
+    """Return the share of the roofline that each event of a worker reaches, by the number of the event, as a task of a
+    child: whole percent rounded down, at most 254, and 255 where it is unknown. Raises FormatError."""
+    columns = store.columns(
+        f"""select id, kind, duration_ns, roofline_ns from event
+            where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
+    )
+    number = columns["id"].values - first_id(worker)
+    size = int(number[-1]) + 1 if len(number) else 0
+    if size > 2 * len(number) + _GAPS:
+        raise store.damaged("the numbers of events are far apart")
+    length, roofline = columns["duration_ns"], columns["roofline_ns"]
+    known = (columns["kind"].values == KERNEL) & length.mask() & roofline.mask()
+    known &= (length.values > 0) & (roofline.values >= 0)
+    out = np.full(size, UNKNOWN, np.uint8)
+    out[number[known]] = np.minimum(100.0 * roofline.values[known] / length.values[known], UNKNOWN - 1)
+    return pa.table({"share": out})
 
 
 def _points(

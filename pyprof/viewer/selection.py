@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums over a stretch of the timeline, from the tiles of every event.
 
-Times are clipped to the stretch. Of a device: busy, the union of its events, and idle, by cause, add up to its part
-of the recording. The tables have sums over streams, so that their total is at least what is busy.
+Times are clipped to the stretch; where ranks are aligned, that of each worker is moved by its shift. Of a device: busy,
+the union of its events, and idle, by cause, add up to its part of the recording. The tables have sums over streams, so
+that their total is at least what is busy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -56,10 +57,12 @@ class _Part(NamedTuple):
     operator: Ints
 
 
-def selection(store: Store, start: int, end: int, worker: int | None, work: bool = False) -> Selection:
+def selection(
+    store: Store, start: int, end: int, worker: int | None, shifts: Mapping[int, int], work: bool = False
+) -> Selection:
     """Return the sums, with the work of kernels if it is asked for. Raises Trouble for a stretch that is empty or has
     too many events."""
-    parts = _parts(store, start, end, worker, ("stream", "idle"))
+    parts = _parts(store, start, end, worker, shifts, ("stream", "idle"))
     names = dict(store.rows("select id, name from worker"))
     devices = []
     for key in sorted(
@@ -76,26 +79,28 @@ def selection(store: Store, start: int, end: int, worker: int | None, work: bool
     )
 
 
-def _parts(store: Store, start: int, end: int, worker: int | None, kinds: Sequence[str]) -> list[_Part]:
+def _parts(
+    store: Store, start: int, end: int, worker: int | None, shifts: Mapping[int, int], kinds: Sequence[str]
+) -> list[_Part]:
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
-    tracks = stored.places(store, worker, kinds)
-    total = stored.count(store, tracks, start, end)
+    tracks = stored.within(stored.places(store, worker, kinds), start, end, shifts)
+    total = stored.count(store, tracks)
     if total > _MOST:
         raise Trouble(
             "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
         )
-    return [part for track in tracks if (part := _read(store, track, start, end))]
+    return [part for one in tracks if (part := _read(store, *one))]
 
 
-def flame(store: Store, start: int, end: int, worker: int | None) -> Flame:
+def flame(store: Store, start: int, end: int, worker: int | None, shifts: Mapping[int, int]) -> Flame:
     """Return the time of the events of devices in a stretch as a tree of the paths of their operators. Raises Trouble
     as for the sums."""
     paths = {
         number: tuple((name or "").split("/")) for number, name in store.rows("select id, name from operator")
     }
     sums: dict[tuple[str, ...], list[int]] = {}  # of each node: total, its own, and events
-    for part in _parts(store, start, end, worker, ("stream",)):
+    for part in _parts(store, start, end, worker, shifts, ("stream",)):
         distinct, place, count = np.unique(part.operator - 1, return_inverse=True, return_counts=True)
         times = np.zeros(len(distinct), np.int64)
         np.add.at(times, place, part.end - part.start)

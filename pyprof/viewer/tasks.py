@@ -48,6 +48,22 @@ def counters(
     return table(session.store, worker, device)
 
 
+@TASKS.register("moments")
+def moments(session: Session, progress: Progress, by: str) -> tuple[dict[str, Any], pa.Table]:
+    """Return the moments at which ranks can be aligned."""
+    from pyprof.viewer.alignment import table
+
+    return table(session.store, by)
+
+
+@TASKS.register("roofline_shares")
+def roofline_shares(session: Session, progress: Progress, worker: int) -> tuple[dict[str, Any], pa.Table]:
+    """Return the share of the roofline that each event of a worker reaches."""
+    from pyprof.viewer.roofline import shares
+
+    return {}, shares(session.store, worker)
+
+
 @TASKS.register("memory_steps")
 def memory_steps(
     session: Session,

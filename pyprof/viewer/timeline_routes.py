@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from pyprof.timeline.counters import joined
-from pyprof.viewer import counter_values, event_search, files, models, timeline
+from pyprof.viewer import alignment, counter_values, event_search, files, models, timeline
 from pyprof.viewer.durations import durations as durations_of
 from pyprof.viewer.flows import flows as flows_of
-from pyprof.viewer.parameters import Offset, Run, WorkerId
+from pyprof.viewer.parameters import MOST, Offset, Run, WorkerId
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.request_context import context_of, known_parameters, run_read, server
 from pyprof.viewer.selection import flame as flame_of
@@ -100,6 +102,27 @@ async def colors(request: Request, by: By = "type", run: Run = None) -> models.C
     return cached
 
 
+@router.get(
+    "/roofline",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {"application/octet-stream": {}},
+            "description": "A byte for each event, by its number: percent, 254 for more, 255 where it is unknown.",
+        }
+    },
+)
+async def roofline(
+    request: Request, worker: Annotated[int, Query(ge=0, le=2**20)], run: Run = None
+) -> Response:
+    """The share of the roofline that each event of a worker reaches: roofline time / time on the device."""
+    context = await context_of(request, run, worker=worker)
+    shares = await context.ask(
+        "roofline_shares", lambda answer: answer[1].column("share").to_numpy(), worker=worker
+    )
+    return Response(shares.tobytes(), media_type="application/octet-stream")
+
+
 @router.get("/flows")
 async def flows(
     request: Request,
@@ -114,6 +137,49 @@ async def flows(
 _Time = Annotated[int, Query(ge=-(1 << 62), le=1 << 62)]
 
 
+@router.get("/alignment")
+async def aligned(
+    request: Request,
+    to: Annotated[
+        str,
+        Query(
+            pattern=r"^(step|collective)(:-?\d{1,15})?$",
+            description="step:NUMBER, collective:NUMBER; without a number, the one that `at` or `event` says.",
+        ),
+    ],
+    run: Run = None,
+    at: Annotated[
+        int | None,
+        Query(
+            ge=-(1 << 62),
+            le=1 << 62,
+            description="The last step that begins at this time of the median rank or before; the first collective "
+            "that ends then or later.",
+        ),
+    ] = None,
+    event: Annotated[int | None, Query(ge=0, le=MOST, description="The collective of this event.")] = None,
+) -> models.Alignment:
+    """By how much the times of each rank move so that a step begins, or a collective ends, on all at once."""
+    known: alignment.Known = await (await context_of(request, run)).ask(
+        "moments", alignment.of_table, by=alignment.parse(to)[0]
+    )
+    workers = (await tracks(request, run)).workers
+    return alignment.alignment(known, [worker.id for worker in workers], to, at, event)
+
+
+async def _shifts(request: Request, run: str | None, align: str | None) -> Mapping[int, int]:
+    """Return what is added to the times of each worker."""
+    return alignment.shifts_of(await aligned(request, align, run) if align else None)
+
+
+Align = Annotated[
+    str | None,
+    Query(
+        pattern=alignment.ALIGNED, description="Times are those of ranks aligned at step:N or collective:N."
+    ),
+]
+
+
 @router.get("/selection")
 async def selection(
     request: Request,
@@ -121,20 +187,25 @@ async def selection(
     end: _Time,
     run: Run = None,
     worker: WorkerId = None,
+    align: Align = None,
     work: Annotated[bool, Query(description="With the FLOPs, bytes and HFU of the kernels.")] = False,
 ) -> models.Selection:
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
-    return await run_read(request, opened, lambda store: selection_of(store, start, end, worker, work))
+    shifts = await _shifts(request, run, align)
+    return await run_read(
+        request, opened, lambda store: selection_of(store, start, end, worker, shifts, work)
+    )
 
 
 @router.get("/flame")
 async def flame(
-    request: Request, start: _Time, end: _Time, run: Run = None, worker: WorkerId = None
+    request: Request, start: _Time, end: _Time, run: Run = None, worker: WorkerId = None, align: Align = None
 ) -> models.Flame:
     """Device time of a stretch by operator, as a tree."""
     opened = await server(request).library.open(run)
-    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker))
+    shifts = await _shifts(request, run, align)
+    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker, shifts))
 
 
 @router.get("/durations")
@@ -146,10 +217,14 @@ async def durations(
     end: _Time,
     run: Run = None,
     worker: WorkerId = None,
+    align: Align = None,
 ) -> models.Durations:
     """Durations of the events of a name in a stretch of time: how often which occur."""
     opened = await server(request).library.open(run)
-    return await run_read(request, opened, lambda store: durations_of(store, track, name, start, end, worker))
+    shifts = await _shifts(request, run, align)
+    return await run_read(
+        request, opened, lambda store: durations_of(store, track, name, start, end, worker, shifts)
+    )
 
 
 @router.get("/counters")
@@ -213,14 +288,23 @@ Find = Annotated[
 ]
 
 
-async def _found(request: Request, find: str, run: str | None, worker: int | None) -> event_search.Hits:
-    """Return the hits of a search, hits once and kept while there is room."""
+async def _found(
+    request: Request, find: str, run: str | None, worker: int | None, align: str | None
+) -> event_search.Hits:
+    """Return the hits of a search, found once and kept while there is room."""
     opened = await server(request).library.open(run)
+    key = "found", " ".join(find.split()), worker
     hits: event_search.Hits = await opened.frames.get(
-        ("found", " ".join(find.split()), worker),
-        lambda: run_read(request, opened, lambda store: event_search.find(store, find, worker)),
+        key, lambda: run_read(request, opened, lambda store: event_search.find(store, find, worker))
     )
-    return hits
+    if align is None:
+        return hits
+    shifts = await _shifts(request, run, align)
+    track_shifts = {track.id: shifts.get(track.worker, 0) for track in (await tracks(request, run)).tracks}
+    moved: event_search.Hits = await opened.frames.get(
+        (*key, align), lambda: asyncio.to_thread(event_search.shifted, hits, track_shifts)
+    )
+    return moved
 
 
 @router.get("/search")
@@ -232,10 +316,12 @@ async def search_events(
     run: Run = None,
     worker: WorkerId = None,
     buckets: Annotated[int, Query(ge=1, le=4096)] = 1024,
+    most: Annotated[int, Query(ge=0, le=1000, description="Events themselves, if there are so many.")] = 0,
+    align: Align = None,
 ) -> models.SearchHits:
     """The number of events that fit, by track, and the parts of a stretch of time in which they are."""
-    hits = await _found(request, find, run, worker)
-    return event_search.summary(hits, find, start, end, buckets)
+    hits = await _found(request, find, run, worker, align)
+    return event_search.summary(hits, find, start, end, buckets, most)
 
 
 @router.get("/hits")
@@ -250,7 +336,8 @@ async def found_events(
         int | None,
         Query(ge=-(1 << 62), le=1 << 62, description="From the first that starts at this time or later."),
     ] = None,
+    align: Align = None,
 ) -> models.EventHits:
-    """Events that fit, in the order of their starts."""
-    hits = await _found(request, find, run, worker)
+    """Events that fit, in the order of their starts on the axis, with their own times."""
+    hits = await _found(request, find, run, worker, align)
     return event_search.page(hits, offset, limit, at)

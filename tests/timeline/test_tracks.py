@@ -12,11 +12,13 @@ import pytest
 
 import pyprof
 from pyprof.model import Strings
+from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.timeline import build as timeline
 from pyprof.timeline import tiles
 from pyprof.timeline.tracks import KINDS, Track, tracks
 from tests import build
+from tests.reports.ranks import K, run
 
 BODY = """
 layer:encoder
@@ -176,6 +178,25 @@ def test_the_tiles_of_a_saved_database_are_its_tracks(database: Path) -> None:
                 assert (tile.track, tile.level, len(tile.records)) == (row[0], 0, records)
                 ids |= set(tile.records.id.tolist())
             assert ids == set(track.records.id.tolist())
+
+
+def test_ranks_with_more_events_than_fit_into_the_cache_of_sqlite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written for a rank does not lock out what reads the next one."""
+    plain = files.unsafe
+
+    def without_room(name: str) -> sqlite3.Connection:
+        connection = plain(name)
+        connection.execute("pragma cache_size = 1")  # page: each that is changed is written at once
+        return connection
+
+    monkeypatch.setattr(files, "unsafe", without_room)
+    kernels = [[K("volta_sgemm", 100 * place, 50) for place in range(200)] for _ in range(2)]
+    run(tmp_path / "run", kernels).save(tmp_path / "run_dldb.sqlite")
+    every, _ = read(tmp_path / "run_dldb.sqlite")
+    streams = [track for track in every if track.kind == "stream"]
+    assert [(track.worker, len(track.records)) for track in streams] == [(0, 200), (1, 200)]
 
 
 def test_a_database_that_serves_a_report_has_no_timeline(tmp_path: Path) -> None:

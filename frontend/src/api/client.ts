@@ -47,6 +47,7 @@ export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
 export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
+export type Alignment = Schemas["Alignment"];
 export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
 export type Selection = Schemas["Selection"];
@@ -95,15 +96,19 @@ const FEWER: Record<string, readonly string[]> = {
   timeline: ["run"],
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
-  "timeline/selection": ["run", "worker"],
-  "timeline/search": ["run", "worker"],
-  "timeline/hits": ["run", "worker"],
+  "timeline/alignment": ["run"],
+  "timeline/selection": ["run", "worker", "align"],
+  "timeline/flame": ["run", "worker", "align"],
+  "timeline/durations": ["run", "worker", "align"],
+  "timeline/search": ["run", "worker", "align"],
+  "timeline/hits": ["run", "worker", "align"],
 };
+const MOST = ["run", "aggregation", "worker"];
 
-/** The run, aggregation and worker that the header chose, as far as a path takes them. */
+/** The run, aggregation and worker that the header chose, and how ranks are aligned, as far as a path takes them. */
 export function shared(path: string): Query {
-  const all = { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker") };
-  return Object.fromEntries(Object.entries(all).filter(([key]) => FEWER[path]?.includes(key) ?? true));
+  const all = { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker"), align: place.get("align") };
+  return Object.fromEntries(Object.entries(all).filter(([key]) => (FEWER[path] ?? MOST).includes(key)));
 }
 
 const json = <T>(response: Response): Promise<T> => response.json() as Promise<T>;

@@ -1,5 +1,7 @@
 // Colors of records: of the operator by default, so that what belongs together has one color on the host and the device.
 import type { Colors } from "../api/client";
+import { rangeOf } from "./roofline";
+import type { Shares } from "./shares.svelte";
 import type { Track } from "./store";
 import type { Tile } from "./tiles";
 
@@ -58,6 +60,9 @@ export class Inks {
   }
 }
 
+/** Added to a color: lines of it, for what is unknown. */
+export const HATCHED = 1 << 24;
+
 export const css = (ink: number): string => `rgb(${ink & 255} ${(ink >> 8) & 255} ${(ink >> 16) & 255})`;
 
 /** Black or white, whichever is easier to read on a color (WCAG's relative luminance). */
@@ -69,15 +74,30 @@ export function onto(ink: number): string {
 
 export const variable = (group: number): string => (group >= 0 && group < RANKS ? `--r-${group}` : "--c-outside");
 
+/** What colors stand for: groups of operators or kernels, or the roofline. */
+export interface Coloring {
+  colors: Colors | undefined;
+  shares: Shares | undefined;
+}
+
 /** The color of each record of a track. `label`: texts of labels, as far as they are known. */
 export function colorOf(
   track: Track,
-  colors: Colors | undefined,
+  { colors, shares }: Coloring,
   inks: Inks,
   label: (number: number) => string | undefined,
 ): (tile: Tile, at: number) => number {
   const plain = inks.of(OF_KIND[track.kind]);
   if (track.kind === "idle") return (tile, at) => inks.of(CAUSES[label(tile.name[at]!) ?? ""] ?? OF_KIND.idle);
+  if (shares) {
+    if (track.kind !== "stream") return () => inks.of("--c-outside");
+    const unknown = inks.of("--c-outside") | HATCHED;
+    return (tile, at) => {
+      const percent = shares.of(track.worker, tile.id[at]!);
+      const range = percent === undefined ? undefined : rangeOf(percent);
+      return range ? inks.of(range.ink) : unknown;
+    };
+  }
   if (track.kind === "module") return (tile, at) => inks.of(variable(tile.name[at]! % RANKS));
   if (!colors || track.kind === "loader" || track.kind === "file") return () => plain;
   const ranked = Array.from({ length: RANKS + 1 }, (_, group) => inks.of(variable(group)));

@@ -38,6 +38,8 @@ export interface Counted {
 }
 
 export interface Layout {
+  /** Top of the track of a search's hits, if it has one. */
+  hits: number | undefined;
   tracks: Placed[];
   busy: Busy[];
   counters: Counted[];
@@ -51,6 +53,8 @@ export interface Choice {
   unfolded: readonly number[];
   closed: readonly number[]; // workers
   search: string;
+  /** Whether the hits of a search have a track. */
+  hits: boolean;
   /** Whether devices have their counters below their tracks. */
   counters: boolean;
   /** The worker that the header chose; all without one. */
@@ -89,7 +93,7 @@ export const KINDS: Record<Track["kind"], string> = {
 export const title = (track: Track): string => [track.name, KINDS[track.kind]].filter(Boolean).join(" · ");
 
 export function layout(timeline: Timeline, choice: Choice): Layout {
-  const out: Layout = { tracks: [], busy: [], counters: [], headings: [], height: 0 };
+  const out: Layout = { hits: undefined, tracks: [], busy: [], counters: [], headings: [], height: 0 };
   let top = GAP;
   const put = (track: Track, pinned: boolean): void => {
     // A folded track begins below the lanes with one event each: where a program starts, those of its outer functions.
@@ -106,6 +110,10 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
       !choice.hidden.includes(track.id) &&
       (!search || title(track).toLowerCase().includes(search)),
   );
+  if (choice.hits) {
+    out.hits = top;
+    top += HEIGHT + GAP;
+  }
   for (const id of choice.pinned) {
     const track = shown.find((one) => one.id === id);
     if (track) put(track, true);

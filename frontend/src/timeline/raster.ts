@@ -1,9 +1,11 @@
 // Records of a lane as a row of pixels. Each pixel has the color of what covers most of it, mixed with the background as
 // far as nothing runs in it: a lane that is 3 % busy is pale, and nothing vanishes.
+import { HATCHED } from "./colors";
 import type { Tile } from "./tiles";
 import type { Window } from "./view";
 
 const FAINTEST = 0.15; // strength of a pixel with anything in it
+const LINE = 3; // pixels of a line and of the gap to the next
 
 /** Room for a row, used again for each. */
 export class Row {
@@ -56,8 +58,9 @@ export class Row {
         out[offset + x] = 0xff000000 | background;
         continue;
       }
-      const weight = Math.min(Math.max(this.covered[x]!, FAINTEST), 1);
       const ink = this.color[x]!;
+      const gap = ink & HATCHED && Math.floor(x / LINE) % 2;
+      const weight = Math.min(Math.max(this.covered[x]!, FAINTEST), 1) * (gap ? FAINTEST : 1);
       const r = r0 + ((ink & 255) - r0) * weight;
       const g = g0 + (((ink >> 8) & 255) - g0) * weight;
       const b = b0 + (((ink >> 16) & 255) - b0) * weight;

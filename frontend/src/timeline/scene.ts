@@ -1,15 +1,16 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
 import type { Colors, Counters, Flows, SearchHits, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
-import { colorOf, css, Inks, onto, TABLE } from "./colors";
+import { colorOf, css, Inks, onto, TABLE, type Coloring } from "./colors";
 import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Counted, type Counter, type Layout, type Placed } from "./lanes";
 import { Row } from "./raster";
 import { variableOf, type Note } from "./notes";
 import { nearestEdge } from "./snap";
+import type { Shares } from "./shares.svelte";
 import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
 import { before, type Tile } from "./tiles";
-import type { Window } from "./view";
+import { moved, shiftOf, type Shifts, type Window } from "./view";
 
 /** What a picture without pixels is made of; px of the page. */
 export type Shape =
@@ -43,6 +44,8 @@ export interface Picture {
   window: Window;
   scroll: number;
   colors: Colors | undefined;
+  /** Instead of colors: the share of the roofline of each kernel. */
+  shares: Shares | undefined;
   moving: boolean;
   area: Window | undefined;
   hovered: Hit | undefined;
@@ -54,7 +57,13 @@ export interface Picture {
   counters: ReadonlyMap<string, Counters> | undefined;
   /** Annotations that touch the window, in the order in which they are drawn. */
   notes: readonly Note[];
+  /** What is added to the times of workers, where ranks are aligned. */
+  shifts: Shifts;
 }
+
+/** The window in the times of a worker's own clock. */
+const own = (picture: Pick<Picture, "window" | "shifts">, { worker }: { worker: number }): Window =>
+  moved(picture.window, -shiftOf(picture.shifts, worker));
 
 /** A device among all, as text. */
 export const deviceKey = (one: { worker: number; device: number }): string => `${one.worker} ${one.device}`;
@@ -73,6 +82,20 @@ export function largest(picture: Picture, counter: Counter): number | undefined 
   if (counter.unit === "%") return 100;
   const values = valuesOf(picture, counter)?.values.filter((value) => value !== null);
   return values?.length ? Math.max(...values) : undefined;
+}
+
+const onAxis = (picture: Picture, one: Hit): Window => moved({ from: one.start, to: one.end }, shiftOf(picture.shifts, one.track.worker));
+
+const inHits = ({ layout: { hits }, scroll }: Picture, y: number): boolean =>
+  hits !== undefined && y + scroll >= hits && y + scroll < hits + HEIGHT;
+
+/** The hits of a search in the view, where they are few. */
+function hitEvents(picture: Picture): Hit[] | undefined {
+  const tracks = new Map(picture.timeline.tracks.map((track) => [track.id, track]));
+  return picture.hits?.events?.flatMap((one) => {
+    const track = tracks.get(one.track);
+    return track ? [{ ...one, track, busy: one.end - one.start, count: 1 }] : [];
+  });
 }
 
 /** The track of the gaps of a track's device. */
@@ -150,10 +173,7 @@ export class Scene {
       const idle = idleOf(picture.timeline, track); // a click beside an event says why nothing ran
       if (idle) seen.add(idle);
     }
-    this.store.need(
-      [...seen].map((track) => [track, this.wanted(track, picture, width)] as const),
-      picture.window,
-    );
+    this.store.need([...seen].map((track) => [track, this.wanted(track, picture, width), own(picture, track)] as const));
     const rows = shown.reduce((sum, one) => sum + one.lanes, 0);
     if (this.row.width !== width) this.row = new Row(width);
     if (!this.image || this.image.width !== width || this.image.height < rows) this.image = new ImageData(width, Math.max(rows, 16));
@@ -168,12 +188,13 @@ export class Scene {
     const labels: [number, Hit, number, number][] = [];
     for (const one of shown) {
       const tiles = this.tiles(one.track, picture, width);
-      const color = colorOf(one.track, picture.colors, this.inks, (number) => this.texts.get("label", number));
+      const window_ = own(picture, one.track);
+      const color = colorOf(one.track, picture, this.inks, (number) => this.texts.get("label", number));
       for (let lane = one.first; lane < one.first + one.lanes; lane++, line++) {
         this.row.clear();
         tiles.forEach((tile, place) => {
-          const [first, last] = this.range(tile, lane, place > 0, one.track, picture.window);
-          this.row.add(tile, first, last, picture.window, color);
+          const [first, last] = this.range(tile, lane, place > 0, one.track, window_);
+          this.row.add(tile, first, last, window_, color);
           if (labels.length < LABELS) this.labelled(labels, tile, one, lane, first, last, picture, width, color);
         });
         this.row.write(pixels, line * width, background);
@@ -190,12 +211,14 @@ export class Scene {
       target.drawImage(this.off, 0, line, width, one.lanes, 0, top, width, size);
       line += one.lanes;
     }
+    this.hits(target, picture, ratio, width, labels);
     for (const one of curves) this.curve(target, one, picture, ratio, width);
     for (const one of picture.layout.counters)
       if (one.top + CURVE > picture.scroll && one.top < picture.scroll + high) this.counter(target, one, picture, ratio, width);
     this.label(target, labels, picture, ratio);
     this.mark(picture, ratio, width, height, shown);
     void this.texts.fetch();
+    void picture.shares?.fetch();
   }
 
   /** What the lanes show, without pixels: equal neighbors are one rectangle. */
@@ -237,6 +260,42 @@ export class Scene {
     this.shapes?.push({ kind: "rect", x: x / ratio, y: y / ratio, width: width / ratio, height: height / ratio, fill });
   }
 
+  /** The track of hits: each event in the color of its own track where they are few, else where there are any. What begins
+   * later lies above what it is in. */
+  private hits(
+    target: CanvasRenderingContext2D,
+    picture: Picture,
+    ratio: number,
+    width: number,
+    labels: [number, Hit, number, number][],
+  ): void {
+    const row = picture.layout.hits;
+    if (row === undefined || row + HEIGHT <= picture.scroll) return;
+    const [top, height] = [(row - picture.scroll) * ratio, HEIGHT * ratio];
+    this.fill(target, [0, top, width, height], css(this.inks.of("--panel")), ratio);
+    const scale = width / (picture.window.to - picture.window.from);
+    const draw = (from: number, to: number, fill: string): void => {
+      const left = Math.floor(Math.max((from - picture.window.from) * scale, -1));
+      const right = Math.ceil(Math.min((to - picture.window.from) * scale, width + 1));
+      this.fill(target, [left, top, Math.max(right - left, ratio), height], fill, ratio);
+    };
+    const events = hitEvents(picture);
+    const { hits } = picture;
+    if (!events) {
+      for (const [, bucket] of hits?.ticks ?? []) {
+        const from = hits!.start + bucket * hits!.width;
+        draw(from, from + hits!.width, css(this.inks.of("--bad")));
+      }
+    }
+    events?.forEach((one, at) => {
+      const { from, to } = onAxis(picture, one);
+      const ink = this.ink(one, picture);
+      draw(from, to, css(ink));
+      const next = events[at + 1];
+      if (!next || onAxis(picture, next).from >= to) labels.push([ink, one, row, scale]);
+    });
+  }
+
   /** The share of each pixel's time in which a device was busy, exact at every zoom: sums of gaps are. */
   private curve(target: CanvasRenderingContext2D, busy: Busy, picture: Picture, ratio: number, width: number): void {
     const top = (busy.top - picture.scroll) * ratio;
@@ -245,8 +304,8 @@ export class Scene {
     const ink = css(this.inks.of("--c-compute"));
     const idle = this.idle(busy, picture, width);
     if (!idle) return;
-    const scale = width / (picture.window.to - picture.window.from);
-    const [first, last] = [busy.idle.start, busy.idle.end].map((time) => (time - picture.window.from) * scale);
+    const { from, to } = own(picture, busy.idle);
+    const [first, last] = [busy.idle.start, busy.idle.end].map((time) => ((time - from) * width) / (to - from));
     for (let x = Math.max(0, Math.floor(first!)); x < Math.min(width, last!); x++) {
       const inside = Math.min(x + 1, last!) - Math.max(x, first!);
       const high = height * Math.min(Math.max(inside - idle[x]!, 0), 1);
@@ -263,12 +322,13 @@ export class Scene {
     if (!found) return;
     const { data, values, unknown } = found;
     const most = largest(picture, one.counter);
-    const scale = width / (picture.window.to - picture.window.from);
+    const window_ = own(picture, one.counter);
+    const scale = width / (window_.to - window_.from);
     const ink = css(this.inks.of(one.counter.unit === "B" ? "--c-memory" : one.counter.unit === "%" ? "--c-compute" : "--c-communication"));
     values.forEach((value, i) => {
       const from = data.start + i * data.width;
-      const left = Math.max(Math.round((from - picture.window.from) * scale), 0);
-      const right = Math.min(Math.round((from + data.width - picture.window.from) * scale), width);
+      const left = Math.max(Math.round((from - window_.from) * scale), 0);
+      const right = Math.min(Math.round((from + data.width - window_.from) * scale), width);
       if (right <= left) return;
       const filled = Math.round(height * Math.min((value ?? 0) / (most || 1), 1));
       this.fill(target, [left, top + height - filled, right - left, filled], ink, ratio);
@@ -306,7 +366,7 @@ export class Scene {
     const found = one && valuesOf(picture, one.counter);
     if (!found) return undefined;
     const { data, values, unknown } = found;
-    const time = picture.window.from + (left * (picture.window.to - picture.window.from)) / this.lanes.clientWidth;
+    const time = this.timeAt(own(picture, one.counter), left);
     const at = Math.floor((time - data.start) / data.width);
     if (at < 0 || at >= values.length) return undefined;
     const from = data.start + at * data.width;
@@ -318,8 +378,9 @@ export class Scene {
     if (!tiles.length) return undefined;
     this.row.clear();
     tiles.forEach((tile, place) => {
-      const [first, last] = this.range(tile, 0, place > 0, busy.idle, picture.window);
-      this.row.add(tile, first, last, picture.window, () => 0);
+      const window_ = own(picture, busy.idle);
+      const [first, last] = this.range(tile, 0, place > 0, busy.idle, window_);
+      this.row.add(tile, first, last, window_, () => 0);
     });
     return this.row.covered;
   }
@@ -327,9 +388,10 @@ export class Scene {
   /** The share of the time around a point in which a device was busy, if the point is in its curve. */
   busyAt(picture: Picture, left: number, y: number): { idle: Track; share: number; from: number; to: number } | undefined {
     const one = picture.layout.busy.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
+    if (!one) return undefined;
     const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
-    const time = picture.window.from + left * perPixel;
-    if (!one || time < one.idle.start || time > one.idle.end) return undefined;
+    const time = this.timeAt(own(picture, one.idle), left);
+    if (time < one.idle.start || time > one.idle.end) return undefined;
     const [from, to] = [Math.max(time - 2 * perPixel, one.idle.start), Math.min(time + 2 * perPixel, one.idle.end)];
     let idle = 0;
     for (const tile of this.tiles(one.idle, picture, this.lanes.width)) {
@@ -342,8 +404,12 @@ export class Scene {
     return { idle: one.idle, share: Math.min(Math.max(1 - idle / (to - from), 0), 1), from, to };
   }
 
+  private timeAt(window_: Window, left: number): number {
+    return window_.from + (left * (window_.to - window_.from)) / this.lanes.clientWidth;
+  }
+
   private tiles(track: Track, picture: Picture, width: number): Tile[] {
-    const tiles = this.store.best(track, this.wanted(track, picture, width), picture.window);
+    const tiles = this.store.best(track, this.wanted(track, picture, width), own(picture, track));
     if (tiles[0]) this.levels.set(track.id, tiles[0].level);
     return tiles;
   }
@@ -373,7 +439,8 @@ export class Scene {
   ): void {
     const scale = width / (picture.window.to - picture.window.from);
     const least = (LABEL * (width / this.lanes.clientWidth)) / scale;
-    for (let i = first; i < last && tile.start[i]! < picture.window.to; i++) {
+    const { to } = own(picture, placed.track);
+    for (let i = first; i < last && tile.start[i]! < to; i++) {
       if (tile.end[i]! - tile.start[i]! < least || (tile.count?.[i] ?? 1) > 1) continue;
       out.push([color(tile, i), hit(tile, placed.track, lane, i), placed.top + (lane - placed.first) * HEIGHT, scale]);
     }
@@ -387,8 +454,9 @@ export class Scene {
       const whole = this.texts.get(TABLE[one.track.kind], one.name);
       if (!whole) continue;
       const text = one.track.kind === "module" ? whole.slice(whole.lastIndexOf(".") + 1) : whole;
-      const left = Math.max((one.start - picture.window.from) * scale, 0);
-      const right = Math.min((one.end - picture.window.from) * scale, target.canvas.width);
+      const { from } = own(picture, one.track);
+      const left = Math.max((one.start - from) * scale, 0);
+      const right = Math.min((one.end - from) * scale, target.canvas.width);
       const room = right - left - 6 * ratio;
       if (room < (LABEL - 10) * ratio) continue;
       target.fillStyle = onto(ink);
@@ -431,16 +499,22 @@ export class Scene {
       [picture.hovered, false],
       [picture.selected, true],
     ] as const) {
-      const placed = one && shown.find(({ track }) => track === one.track);
-      if (!placed || one.lane < placed.first || one.lane >= placed.first + placed.lanes) continue;
-      const top = (placed.top + (one.lane - placed.first) * HEIGHT - picture.scroll) * ratio;
-      const [left, right] = [Math.max(x(one.start), -4), Math.min(x(one.end), width + 4)];
+      if (!one) continue;
+      const { from, to } = onAxis(picture, one);
+      const [left, right] = [Math.max(x(from), -4), Math.min(x(to), width + 4)];
       const [w, h] = [Math.max(right - left, 2 * ratio), HEIGHT * ratio];
-      target.lineWidth = (strong ? 2 : 1) * ratio;
-      target.strokeStyle = css(this.inks.of("--panel"));
-      if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
-      target.strokeStyle = css(this.inks.of("--text"));
-      target.strokeRect(left, top + ratio / 2, w, h - ratio);
+      const frame = (at: number): void => {
+        const top = (at - picture.scroll) * ratio;
+        target.lineWidth = (strong ? 2 : 1) * ratio;
+        target.strokeStyle = css(this.inks.of("--panel"));
+        if (strong) target.strokeRect(left - 2 * ratio, top - ratio, w + 4 * ratio, h + 2 * ratio);
+        target.strokeStyle = css(this.inks.of("--text"));
+        target.strokeRect(left, top + ratio / 2, w, h - ratio);
+      };
+      const placed = shown.find(({ track }) => track === one.track);
+      if (placed && one.lane >= placed.first && one.lane < placed.first + placed.lanes)
+        frame(placed.top + (one.lane - placed.first) * HEIGHT);
+      if (picture.layout.hits !== undefined && hitEvents(picture)?.some((each) => same(each, one))) frame(picture.layout.hits);
     }
   }
 
@@ -490,10 +564,15 @@ export class Scene {
         // A call may have launched 2,000 events: looking for each among all of its track would take the time of a frame.
         const lane = placed.track.lanes === 1 ? 0 : (this.withId(picture, placed.track, end.id)?.lane ?? placed.first);
         if (lane < placed.first || lane >= placed.first + placed.lanes) return undefined;
-        return (placed.top + (lane - placed.first + 0.5) * HEIGHT - picture.scroll) * ratio;
+        return {
+          y: (placed.top + (lane - placed.first + 0.5) * HEIGHT - picture.scroll) * ratio,
+          by: shiftOf(picture.shifts, placed.track.worker),
+        };
       });
-      if (ends[0] === undefined || ends[1] === undefined) continue;
-      const [x0, x1] = [x(flow.kind === "launch" ? flow.source.start : flow.source.end), x(flow.target.start)];
+      const [source, target_] = ends;
+      if (!source || !target_) continue;
+      const begin = flow.kind === "launch" ? flow.source.start : flow.source.end;
+      const [x0, y0, x1, y1] = [x(begin + source.by), source.y, x(flow.target.start + target_.by), target_.y];
       if (Math.max(x0, x1) < -2000 || Math.min(x0, x1) > target.canvas.width + 2000) continue;
       const bend = Math.max(Math.abs(x1 - x0) / 2, 20 * ratio);
       target.strokeStyle = css(this.inks.of(flow.kind === "backward" ? "--c-communication" : "--accent"));
@@ -501,25 +580,45 @@ export class Scene {
       target.lineWidth = 1.5 * ratio;
       target.setLineDash(flow.kind === "backward" ? [6 * ratio, 3 * ratio] : []);
       target.beginPath();
-      target.moveTo(x0, ends[0]);
-      target.bezierCurveTo(x0 + bend, ends[0], x1 - bend, ends[1], x1, ends[1]);
+      target.moveTo(x0, y0);
+      target.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
       target.stroke();
       target.setLineDash([]);
       target.beginPath();
-      target.moveTo(x1, ends[1]);
-      target.lineTo(x1 - 7 * ratio, ends[1] - 4 * ratio);
-      target.lineTo(x1 - 7 * ratio, ends[1] + 4 * ratio);
+      target.moveTo(x1, y1);
+      target.lineTo(x1 - 7 * ratio, y1 - 4 * ratio);
+      target.lineTo(x1 - 7 * ratio, y1 + 4 * ratio);
       target.fill();
-      this.ends.push([x0, ends[0], x1, ends[1]]);
+      this.ends.push([x0, y0, x1, y1]);
     }
   }
 
   /** The record under a point, within 3 px; undefined where there is none. */
   at(picture: Picture, left: number, y: number): Hit | undefined {
+    if (inHits(picture, y)) return this.hitAt(picture, this.timeAt(picture.window, left));
     const found = trackAt(picture.layout, y + picture.scroll);
     if (!found) return undefined;
     const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
-    return this.nearest(picture, found.placed.track, found.lane, picture.window.from + left * perPixel, 3 * perPixel);
+    return this.nearest(picture, found.placed.track, found.lane, this.timeAt(picture.window, left), 3 * perPixel);
+  }
+
+  private hitAt(picture: Picture, time: number): Hit | undefined {
+    const within = (3 * (picture.window.to - picture.window.from)) / this.lanes.clientWidth;
+    let best: Hit | undefined;
+    let distance = within;
+    for (const one of hitEvents(picture) ?? []) {
+      const { from, to } = onAxis(picture, one);
+      const away = Math.max(from - time, time - to, 0);
+      if (away <= distance) [best, distance] = [one, away];
+    }
+    return best;
+  }
+
+  /** The bucket of hits at a point of their track, where they are too many to be drawn each: its beginning. */
+  bucketAt(picture: Picture, left: number, y: number): number | undefined {
+    if (!inHits(picture, y) || !picture.hits || picture.hits.events) return undefined;
+    const { start, width } = picture.hits;
+    return start + Math.floor((this.timeAt(picture.window, left) - start) / width) * width;
   }
 
   /** The gap of the device whose stream, modules or curve are at a point, if nothing ran on it then. */
@@ -527,12 +626,12 @@ export class Scene {
     const curve = picture.layout.busy.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
     const of = curve?.idle ?? trackAt(picture.layout, y + picture.scroll)?.placed.track;
     const idle = of && idleOf(picture.timeline, of);
-    const time = picture.window.from + (left * (picture.window.to - picture.window.from)) / this.lanes.clientWidth;
-    return idle && this.nearest(picture, idle, 0, time, 0);
+    return idle && this.nearest(picture, idle, 0, this.timeAt(picture.window, left), 0);
   }
 
-  /** The record of a lane that is nearest to a time, at most `within` ns away. */
-  nearest(picture: Picture, track: Track, lane: number, time: number, within: number): Hit | undefined {
+  /** The record of a lane that is nearest to a time of the picture, at most `within` ns away. */
+  nearest(picture: Picture, track: Track, lane: number, at_: number, within: number): Hit | undefined {
+    const time = at_ - shiftOf(picture.shifts, track.worker);
     let best: Hit | undefined;
     let distance = Infinity;
     for (const tile of this.tiles(track, picture, this.lanes.width)) {
@@ -546,23 +645,24 @@ export class Scene {
     return distance <= within ? best : undefined;
   }
 
-  /** The edge of a record in the visible lanes that is nearest to a time, at most `within` ns away; of several the one of the
+  /** The edge of a record in the visible lanes that is nearest to a time of the picture, at most `within` ns away; of several the one of the
    * shortest record. */
   edge(picture: Picture, time: number, within: number): { time: number; edge: "start" | "end"; of: Hit } | undefined {
     let best: { time: number; edge: "start" | "end"; of: Hit } | undefined;
     const bottom = picture.scroll + this.lanes.clientHeight;
     for (const placed of this.visible(picture)) {
       const tiles = this.tiles(placed.track, picture, this.lanes.width);
+      const shift = shiftOf(picture.shifts, placed.track.worker);
       for (let lane = placed.first; lane < placed.first + placed.lanes; lane++) {
         const top = placed.top + (lane - placed.first) * HEIGHT;
         if (top + HEIGHT <= picture.scroll || top >= bottom) continue;
         for (const tile of tiles) {
-          const one = nearestEdge(tile, lane, time, within);
+          const one = nearestEdge(tile, lane, time - shift, within);
           if (!one) continue;
           const of = hit(tile, placed.track, lane, one.at);
-          const nearer = best ? Math.abs(best.time - time) - Math.abs(one.time - time) : 1;
-          if (nearer > 0 || (nearer === 0 && of.end - of.start < best!.of.end - best!.of.start))
-            best = { time: one.time, edge: one.edge, of };
+          const seen = one.time + shift;
+          const nearer = best ? Math.abs(best.time - time) - Math.abs(seen - time) : 1;
+          if (nearer > 0 || (nearer === 0 && of.end - of.start < best!.of.end - best!.of.start)) best = { time: seen, edge: one.edge, of };
         }
       }
     }
@@ -600,44 +700,47 @@ export class Scene {
   /** The visible records of a lane, at most `most`. */
   list(picture: Picture, track: Track, lane: number, most: number): Hit[] {
     const out: Hit[] = [];
+    const window_ = own(picture, track);
     this.tiles(track, picture, this.lanes.width).forEach((tile, place) => {
-      const [first, last] = this.range(tile, lane, place > 0, track, picture.window);
-      for (let i = first; i < last && out.length < most && tile.start[i]! < picture.window.to; i++)
-        if (tile.end[i]! >= picture.window.from) out.push(hit(tile, track, lane, i));
+      const [first, last] = this.range(tile, lane, place > 0, track, window_);
+      for (let i = first; i < last && out.length < most && tile.start[i]! < window_.to; i++)
+        if (tile.end[i]! >= window_.from) out.push(hit(tile, track, lane, i));
     });
     return out;
   }
 
-  color(one: Hit, colors: Colors | undefined): string {
-    const tile = { name: [one.name], operator: [one.operator] } as unknown as Tile;
-    return css(colorOf(one.track, colors, this.inks, (number) => this.texts.get("label", number))(tile, 0));
+  private ink(one: Hit, coloring: Coloring): number {
+    const tile = { id: [one.id], name: [one.name], operator: [one.operator] } as unknown as Tile;
+    return colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number))(tile, 0);
   }
 
   /** How busy the tracks are over the whole run, in one row: streams, or the outermost ranges where there are none. */
-  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, colors: Colors | undefined): boolean {
+  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, coloring: Coloring, shifts: Shifts): boolean {
     const width = Math.max(1, canvas.clientWidth);
     canvas.width = width;
     canvas.height = 1;
     const streams = timeline.tracks.filter((track) => track.kind === "stream");
     const tracks = streams.length ? streams : timeline.tracks.filter((track) => track.kind === "range");
-    const wanted = tracks.map((track) => [track, levelFor(track, (run.to - run.from) / width)] as const);
-    this.store.need(wanted, run);
+    const level = (track: Track): number => levelFor(track, (run.to - run.from) / width);
+    const wanted = tracks.map((track) => [track, level(track), own({ window: run, shifts }, track)] as const);
+    this.store.need(wanted);
     const row = new Row(width);
     row.clear();
     let complete = true;
-    for (const [track, place] of wanted) {
-      const tiles = this.store.complete(track, place, run);
+    for (const [track, place, window_] of wanted) {
+      const tiles = this.store.complete(track, place, window_);
       if (!tiles) complete = false;
-      const color = colorOf(track, colors, this.inks, () => undefined);
+      const color = colorOf(track, coloring, this.inks, () => undefined);
       tiles?.forEach((tile, number) => {
-        const [first, last] = this.range(tile, 0, number > 0, track, run);
-        row.add(tile, first, last, run, color);
+        const [first, last] = this.range(tile, 0, number > 0, track, window_);
+        row.add(tile, first, last, window_, color);
       });
     }
     const image = new ImageData(width, 1);
     row.write(new Uint32Array(image.data.buffer), 0, this.inks.of("--panel"));
     canvas.getContext("2d")!.putImageData(image, 0, 0);
-    return complete;
+    void coloring.shares?.fetch();
+    return complete && (coloring.shares?.complete ?? true);
   }
 
   /** Where the hits of a search are in the whole run. */

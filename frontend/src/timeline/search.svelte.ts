@@ -8,6 +8,10 @@ import type { Window } from "./view";
 export type EventHit = EventHits["hits"][number];
 export const PAGE = 50; // rows of the list
 const BUCKETS = 1024;
+const MOST = 500; // of a track of hits that are drawn each
+
+/** Whether the hits have a track of their own. */
+export const pinned = (): boolean => place.get("hits") === "on" && Boolean(place.get("find"));
 
 export class Search {
   /** All hits, and where they are in the run. */
@@ -29,20 +33,21 @@ export class Search {
     private readonly view: () => Window | undefined,
     private readonly reveal: (hit: EventHit) => void,
   ) {
-    const where = (window: Window | undefined): ((signal: AbortSignal) => Promise<SearchHits>) | undefined => {
+    const where = (window: Window | undefined, most = 0): ((signal: AbortSignal) => Promise<SearchHits>) | undefined => {
       served.version;
       const find = this.text;
       if (!find || !window || window.to <= window.from) return undefined;
-      return ask<SearchHits>("timeline/search", { find, start: window.from, end: window.to, buckets: BUCKETS });
+      return ask<SearchHits>("timeline/search", { find, start: window.from, end: window.to, buckets: BUCKETS, most });
     };
     this.whole = resource(() => where(run()));
-    this.near = resource(() => (this.total ? where(view()) : undefined));
+    this.near = resource(() => (this.total ? where(view(), pinned() ? MOST : 0) : undefined));
     this.page = resource(() => {
       served.version;
       return this.listed && this.total ? ask<EventHits>("timeline/hits", { find: this.text, offset: this.first, limit: PAGE }) : undefined;
     });
     $effect(() => {
       this.text;
+      place.get("align"); // hits are in the order of the axis
       this.forget();
     });
   }
@@ -60,6 +65,10 @@ export class Search {
     place.set({ find: text.trim() || undefined }, true);
   }
 
+  pin(): void {
+    place.set({ hits: pinned() ? undefined : "on" }, true);
+  }
+
   private forget(): void {
     this.at = this.hit = undefined;
     this.first = 0;
@@ -69,6 +78,12 @@ export class Search {
   walk(step: 1 | -1): void {
     // One after the other: keys come faster than answers.
     this.steps = this.steps.then(() => this.go(step)).catch(() => undefined); // the search itself says what is wrong
+  }
+
+  /** Go to the first hit that begins at a time of the axis or later. */
+  async from(at: number): Promise<void> {
+    const of = { ...shared("timeline/hits"), find: this.text, limit: 1, at: Math.floor(at) };
+    await this.go(0, (await get<EventHits>("timeline/hits", of)).offset);
   }
 
   async go(step: 1 | -1 | 0, number?: number): Promise<void> {

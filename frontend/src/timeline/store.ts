@@ -66,8 +66,8 @@ export class Store {
     return [];
   }
 
-  /** Ask for what is missing of tracks at levels (places in their lists), and for one tile more on each side. */
-  need(wanted: readonly (readonly [Track, number])[], window: Window): void {
+  /** Ask for what is missing of tracks at levels (places in their lists) in windows, and for one tile more on each side. */
+  need(wanted: readonly (readonly [Track, number, Window])[]): void {
     if (this.resting || this.underway >= AT_ONCE) return;
     const parts = new Map<string, number[]>();
     let count = 0;
@@ -82,7 +82,7 @@ export class Store {
       else parts.set(part, [track.id]);
     };
     for (const beyond of [0, 1]) {
-      for (const [track, place] of wanted) {
+      for (const [track, place, window] of wanted) {
         const [level, shift] = track.levels[place]!;
         const [first, last] = numbers(shift, clip(window, track));
         const [low, high] = numbers(shift, { from: track.start, to: track.end });

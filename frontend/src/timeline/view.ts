@@ -39,3 +39,10 @@ export function around(from: number, to: number, run: Window): Window {
   const margin = Math.max((to - from) * 0.25, SHORTEST);
   return clamped({ from: from - margin, to: to + margin }, run);
 }
+
+/** What is added to the times of workers. */
+export type Shifts = ReadonlyMap<number, number>;
+
+export const shiftOf = (shifts: Shifts, worker: number): number => shifts.get(worker) ?? 0;
+
+export const moved = (window: Window, by: number): Window => ({ from: window.from + by, to: window.to + by });

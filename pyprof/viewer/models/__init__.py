@@ -69,6 +69,7 @@ from pyprof.viewer.models.tables import (
     View,
 )
 from pyprof.viewer.models.timeline import (
+    Alignment,
     ColorGroup,
     Colors,
     Counter,
@@ -83,6 +84,7 @@ from pyprof.viewer.models.timeline import (
     FlowEnd,
     Flows,
     IdleCause,
+    RankOffset,
     SearchHits,
     SelectedDevice,
     SelectedRow,
@@ -99,6 +101,7 @@ from pyprof.viewer.models.timeline import (
 
 __all__ = [
     "Aggregation",
+    "Alignment",
     "Anchor",
     "AnnotatedProfile",
     "Annotation",
@@ -161,6 +164,7 @@ __all__ = [
     "Point",
     "Problem",
     "Profile",
+    "RankOffset",
     "Reaggregate",
     "Report",
     "Roofline",

@@ -90,6 +90,31 @@ class Timeline(Model):
     steps: list[TimelineStep] = Field(description="At most 20,000.")
 
 
+class RankOffset(Model):
+    """A rank on the common axis. `time`: the start of the step, or the end of the collective, on its own clock, null if
+    it has none; `shift`: what is added to its times, 0 then; `late`: ns after the median rank, negative if before."""
+
+    worker: int
+    time: int | None
+    shift: int
+    late: int | None
+
+
+class Alignment(Model):
+    """Ranks moved so that a step begins, or a collective ends, on all of them when it does on the median rank.
+
+    Lateness to a step is by the clock, and without one clock in part a difference of clocks; that to a collective is
+    the difference of the lengths of its kernels. `before`, `after`: the numbers around, null at the ends."""
+
+    by: Literal["step", "collective"]
+    number: int
+    label: str
+    before: int | None
+    after: int | None
+    one_clock: bool = Field(description="Whether the ranks have one clock.")
+    ranks: list[RankOffset]
+
+
 class ColorGroup(Model):
     """Events of one color."""
 
@@ -236,6 +261,18 @@ class TrackHits(Model):
     time: int
 
 
+class EventHit(Model):
+    """An event that was found. `id`, `name`, `operator`: numbers as in a tile."""
+
+    track: int
+    lane: int
+    start: int
+    end: int
+    id: int
+    name: int
+    operator: int
+
+
 class SearchHits(Model):
     """Events that fit a search, and where they are."""
 
@@ -247,18 +284,9 @@ class SearchHits(Model):
     ticks: list[tuple[int, int, int]] = Field(
         description="Track, bucket, and how many events begin in it; in the first also those that began before."
     )
-
-
-class EventHit(Model):
-    """An event that was found. `id`, `name`, `operator`: numbers as in a tile."""
-
-    track: int
-    lane: int
-    start: int
-    end: int
-    id: int
-    name: int
-    operator: int
+    events: list[EventHit] | None = Field(
+        description="Those in the stretch, in the order of their starts; null if there are more than were asked for."
+    )
 
 
 class EventHits(Model):
