@@ -401,3 +401,43 @@ def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: session.Profile):
     assert len(row) == 3
     assert str(table["gpu"].iloc[0]) in row[2]
     assert copied("Copy link") == page.tab.url
+
+
+# --- a phone
+
+
+IN_SIGHT = """([table, key]) => {
+    const box = document.querySelector(`[data-table="${table}"] .scroll`);
+    const row = box.querySelector("tbody tr");
+    const [name, figure] = [row.cells[0], row.querySelector(`td[data-key="${key}"]`)];
+    const before = name.getBoundingClientRect();
+    const left = box.getBoundingClientRect().right - figure.getBoundingClientRect().right;
+    box.scrollLeft = box.scrollWidth;
+    const moved = name.getBoundingClientRect().left - before.left;
+    return { name: before.width / box.clientWidth, left, more: box.scrollLeft > 0, moved };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("view", "table", "key", "parameters"),
+    [
+        ("operators", "operators", "device_self_ns", {}),
+        ("operators", "operators", "host_self_ns", {"operators.s": "-host_self_ns"}),
+        ("operators", "types", "gpu", {"by": "type"}),
+        ("operators", "groups", "gpu", {"by": "group", "groups.open": "all"}),
+        ("operators", "ops", "gpu", {"by": "place"}),
+        ("lines", "lines", "device_self_ns", {}),
+        ("kernels", "kernels", "total_ns", {}),
+        ("kernels", "launches", "dur", {"tab": "launches"}),
+    ],
+)
+def test_a_phone_has_the_figure_beside_the_name(
+    opened: Open, view: str, table: str, key: str, parameters: dict[str, str]
+):
+    page = opened(width=390, height=844)
+    page.go(view, **parameters)
+    seen = page.tab.evaluate(IN_SIGHT, [table, key])
+    assert seen["name"] <= 0.5
+    assert seen["left"] >= 0
+    assert seen["more"]
+    assert abs(seen["moved"]) < 1  # the name stays
