@@ -484,6 +484,28 @@ def test_an_operator_without_a_stack_has_that_of_the_call_around_it():
     }
 
 
+def test_what_runs_backward_has_the_stack_of_its_forward():
+    call_ = call("torch.nn.functional.linear", (4, 8), (2, 8), trace=("train.py:9", "net.py:4"))
+    what = recording(f"""
+{call_}
+    op seq=3 aten::addmm
+        > 20 volta_sgemm
+thread 2
+op seq=3 forward=1 AddmmBackward0
+    op aten::mm
+        > 30 volta_sgemm
+op seq=4 forward=1 MulBackward0
+    wait 5
+""")
+    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", group_by="stack"))}
+    assert found == {
+        "aten::addmm": "train.py:9\nnet.py:4",
+        "AddmmBackward0": "train.py:9\nnet.py:4",
+        "aten::mm": "train.py:9\nnet.py:4",
+        "MulBackward0": None,  # nothing is known of what it belongs to
+    }
+
+
 def test_a_profile_has_more_parts_than_a_condition_may_have():
     """SQLite nests "a or b or c": 1,000 ranks were too deep for it."""
     what = random_recording(7)
