@@ -396,7 +396,14 @@ def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
             assert row["operators"] == len(mine + below)
             assert row["depth"] == path.count(".")
     assert set(table) >= {r["module"] or "" for r in detail}
-    assert list(table) == sorted(table, key=lambda path: path.split("."))
+
+
+def test_modules_come_as_they_run():
+    """Not by name: layer 10 runs after layer 9."""
+    layers = ("net.9", "net.10.b", "net.10.a", "head", "net.9.act")
+    text = "\n".join(f"{call('torch.relu', (4,), module=layer)}\n    > 10 relu" for layer in layers)
+    table = load(recording(text)).report("module")
+    assert list(table["module"]) == ["net", "net.9", "net.9.act", "net.10", "net.10.b", "net.10.a", "head"]
 
 
 @examples(3)
