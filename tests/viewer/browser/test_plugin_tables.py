@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.viewer.browser.conftest import Open, Page
+from pyprof.viewer import demo
+from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.browser.traces import GEMM, RELU, TC_KERNEL
-from tests.viewer.conftest import Asking
+from tests.viewer.conftest import Asking, serving
 
 US = 1000  # ns
 WORK = ("Roofline Efficiency (%)", "MFU (%)", "Bound", "TC Reason")  # ours, after those of the plugin
@@ -169,6 +170,31 @@ def test_the_roofline_has_the_kernels_that_a_filter_leaves(opened: Open):
     page.find("[data-table=kernels] tbody td[data-key=calls]").first.click()
     page.settled()
     assert page.find("[data-panel=roofline] [data-point][stroke='var(--text)']").count() == 1
+
+
+def test_a_rectangle_around_a_point_of_the_roofline_zooms_in(opened: Open):
+    with serving(demo.RECORDING) as server:
+        read(server)
+        page = opened(server)
+        page.go("kernels")
+        points = page.find("[data-panel=roofline] [data-point]")
+        names = [one.get_attribute("data-point") for one in points.all()]
+        points.last.scroll_into_view_if_needed()
+        box = points.last.bounding_box()
+        at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.tab.mouse.move(at[0] - 6, at[1] - 6)
+        page.tab.mouse.down()
+        page.tab.mouse.move(at[0] + 6, at[1] + 6)
+        page.tab.mouse.up()
+        shown = [one.get_attribute("data-point") for one in points.all()]
+        assert names[-1] in shown
+        assert len(shown) < len(names)
+        page.find("[data-panel=roofline] button:has-text('Reset Zoom')").click()
+        assert points.count() == len(names)
+        points.last.click()  # is no rectangle
+        page.settled()
+        assert page.find("aside").count() == 1
+        assert points.count() == len(names)
 
 
 @pytest.mark.statement("PK05", "PK06", "PK07", "PK08", "PK09", "PK10", "PK11")
