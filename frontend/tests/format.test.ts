@@ -2,6 +2,9 @@ import { describe, expect, test } from "vitest";
 import * as format from "../src/lib/format";
 
 describe("numbers", () => {
+  test("come with what is counted", () => {
+    expect([0, 1, 2, 1234].map((number) => format.several(number, "rule"))).toEqual(["0 rules", "1 rule", "2 rules", "1,234 rules"]);
+  });
   test.each([
     [null, "na"],
     [0, "0"],
