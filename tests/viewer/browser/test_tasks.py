@@ -5,13 +5,32 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from pyprof import session
 from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.browser.test_memory_in_use import sizes
 from tests.viewer.browser.test_plugin_workers import groups
 from tests.viewer.conftest import Asking
+
+COUNT = "addEventListener('click', (event) => event.isTrusted && (window.clicks = (window.clicks ?? 0) + 1), true)"
+
+
+@pytest.fixture
+def opened(opened: Open) -> Iterator[Open]:
+    """Opens tabs in which a task takes no more than three clicks."""
+    pages: list[Page] = []
+
+    def open_(*arguments: Any, **options: Any) -> Page:
+        pages.append(opened(*arguments, **options))
+        pages[-1].tab.add_init_script(COUNT)
+        return pages[-1]
+
+    yield open_
+    assert all(page.tab.evaluate("window.clicks ?? 0") <= 3 for page in pages)
 
 
 def search(page: Page, text: str, option: str) -> None:

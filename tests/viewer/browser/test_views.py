@@ -380,6 +380,20 @@ def test_twenty_levels(opened: Open, tmp_path: Any):
         assert widths == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
 
 
+def test_without_modules_there_are_source_lines(opened: Open, tmp_path: Path):
+    from tests.build import call, recording, write_capture
+    from tests.viewer.conftest import serving
+
+    text = f"{call('torch.mm', (4, 4), (4, 4), trace=('net.py:7',))}\n    > 10 k\n"
+    session.load(write_capture(tmp_path / "flat.sqlite", recording(text))).save(tmp_path / "flat_dldb.sqlite")
+    with serving(tmp_path / "flat_dldb.sqlite") as server:
+        page = opened(server)
+        page.go("operators", by="module")
+        page.find("main a:has-text('Time by source line')").click()
+        page.settled()
+        assert page.column("lines", "line") == ["net.py:7"]
+
+
 @pytest.mark.long
 @pytest.mark.statement("GO15")
 def test_a_tree_of_50_000_nodes(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch):
