@@ -232,6 +232,21 @@ def test_columns_are_chosen(page: Page):
     assert "ops.h=params" in page.parameters()
 
 
+def test_figures_of_kernels_without_a_value_are_in_the_menu(opened: Open, ranks: Asking):
+    """Without shapes nothing is known of a kernel's work."""
+    page = opened(ranks)
+    page.go("kernels")
+    empty = ranks.json("/api/reports/kernel_summary")["empty"]
+    assert {"efficiency", "mfu"} <= set(empty)
+    keys = "[data-table=kernels] th [data-sort]"
+    assert not {"efficiency", "mfu"} & {one.get_attribute("data-sort") for one in page.find(keys).all()}
+    page.find("[data-table=kernels] button:has-text('Columns')").click()
+    page.find("[data-table=kernels] label.item:has-text('MFU (%)')").click()
+    page.settled()
+    assert page.find("[data-table=kernels] th [data-sort=mfu]").count() == 1
+    assert not page.find("[data-table=kernels] th [data-sort=efficiency]").count()
+
+
 def test_headings_are_explained(page: Page, client: Asking):
     page.go("op-types")
     columns = {c["key"]: c for c in client.json("/api/reports/op_type")["columns"]}
