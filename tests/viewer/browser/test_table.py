@@ -193,7 +193,7 @@ def test_selection_and_state_are_in_the_address(page: Page):
 @pytest.mark.statement("DT18")
 def test_long_names_are_cut_and_told(page: Page):
     page.go("kernels")
-    cell = page.find("[data-table=kernels] td[data-key=name] .text").filter(has_text="vectorized")
+    cell = page.find("[data-table=kernels] td[data-key=name] .template").filter(has_text="vectorized")
     name = cell.get_attribute("data-tip")
     assert name == "void at::native::vectorized_elementwise_kernel<4, f, N>(int)"
     cell.scroll_into_view_if_needed()
