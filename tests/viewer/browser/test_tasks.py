@@ -129,6 +129,16 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
         "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 µs behind the first rank in total, "
         "400 µs of it at all_reduce" in sentence
     )
+    page.find("nav a:has-text('Workers')").click()
+    page.settled()
+    page.find("[role=tab][data-tab=stragglers]").click()
+    page.settled()
+    late = dict(zip(page.column("stragglers", "worker"), page.column("stragglers", "late_ns")))
+    assert late == {"rank2": "400,000", "rank0": "0", "rank1": "0"}
+    assert page.rows("stragglers")[0][0] == "rank2"
+    page.find("[data-option=group_by]").select_option("collective")
+    page.settled()
+    assert "stragglers.o.group_by=collective" in page.parameters()
 
 
 def test_why_an_operator_does_not_use_tensor_cores(page: Page, prof: session.Profile):
