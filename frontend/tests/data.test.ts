@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { nest } from "../src/charts/nest";
+import { span, together } from "../src/charts/roofline";
 import { byteTicks, decades, ticks } from "../src/charts/scale";
 
 describe("ticks", () => {
@@ -24,4 +25,20 @@ describe("modules", () => {
     expect(net!.children[0]!.children.map((child) => child.name)).toEqual(["b"]);
   });
   test("without a name are outside", () => expect(nest([row("", 0)])[0]!.name).toBe("Outside modules"));
+});
+
+describe("a roofline", () => {
+  const point = (achieved: number, time: number) => ({ intensity: 1, achieved, time });
+  const busy = [point(1e12, 600), point(1e10, 399)];
+  test("leaves out what is far away and takes no time to speak of", () => {
+    expect(together([...busy, point(1e6, 1)])).toEqual(busy);
+    expect(together([...busy, point(1e9, 1)])).toHaveLength(3); // near
+    expect(together([...busy, point(1e6, 11)])).toHaveLength(3); // more than 1 % of the time
+  });
+  test("is zoomed to a power of ten at least, within its axis", () => {
+    expect(span(3, 1, [-1, 4])).toEqual([1, 3]);
+    expect(span(2, 2.2, [-1, 4])).toEqual([1.6, 2.6]);
+    expect(span(3.8, 4, [-1, 4])).toEqual([3, 4]);
+    expect(span(-1, -0.8, [-1, 4])).toEqual([-1, 0]);
+  });
 });

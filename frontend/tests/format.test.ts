@@ -2,6 +2,9 @@ import { describe, expect, test } from "vitest";
 import * as format from "../src/lib/format";
 
 describe("numbers", () => {
+  test("come with what is counted", () => {
+    expect([0, 1, 2, 1234].map((number) => format.several(number, "rule"))).toEqual(["0 rules", "1 rule", "2 rules", "1,234 rules"]);
+  });
   test.each([
     [null, "na"],
     [0, "0"],
@@ -39,7 +42,10 @@ describe("numbers", () => {
     [null, "na"],
     [0, "0.0 %"],
     [0.04, "0.04 %"],
+    [0.000004, "< 0.001 %"],
     [99.97, "99.97 %"], // nearly all is not all
+    [99.99999, "> 99.999 %"],
+    [99.999_999_999_999, "100.0 %"], // a sum of shares
     [100, "100.0 %"],
   ])("percent(%s) is %s", (value, text) => expect(format.percent(value)).toBe(text));
 });
@@ -59,6 +65,15 @@ test("a long name keeps its beginning and its end", () => {
   expect(format.middle("abcdefghij", 10)).toBe("abcdefghij");
   expect(format.middle("abcdefghijk", 6)).toBe("abcd…k");
   expect(format.middle("abcdefghijk", 6)).toHaveLength(6);
+});
+
+test("kernels of one template are told apart by its arguments", () => {
+  const { head, pieces } = format.template("void at::native::vectorized<4, at::native::AddFunctor<float>, Array<3> >(int)")!;
+  expect(head).toBe("vectorized");
+  expect(pieces.map((one) => one.text).join("")).toBe("<4, at::native::AddFunctor<float>, Array<3> >(int)"); // all of it, to copy
+  expect(pieces.filter((one) => !one.hidden).map((one) => one.text)).toEqual(["<4, ", "AddFunctor<float>, Array<3> >(int)"]);
+  expect(format.template("volta_sgemm_128x64_nn")).toBeUndefined();
+  expect(format.template("<lambda>")).toBeUndefined();
 });
 
 test("a kernel is told by what comes after the namespaces of torch", () => {

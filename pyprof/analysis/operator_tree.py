@@ -104,7 +104,8 @@ def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
     """Return a code for the call stack of each event.
 
     The code is the id of a stack if >= 0. -1: no stack is recorded. Below: -2 minus the id of a string, a marker that
-    contains the stack. An event without a stack of its own takes that of the range or event around it.
+    contains the stack. An event without a stack of its own takes that of the range or event around it, else that of the
+    execution that it is part of: what ran backward has that of its forward.
     """
     ranges = activity.ranges
     text, args = ranges["text"].values, np.where(ranges["args"].mask(), ranges["args"].values, -1)
@@ -118,14 +119,16 @@ def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
     around = np.where(
         ranges["stack"].mask(), ranges["stack"].values, np.where(traced[described], -2 - described, -1)
     )
-    start = ranges["start_ns"].values
-    end, slack = start + ranges["duration_ns"].values, int(activity.store.meta.get("slack", "0"))
-    for thread in np.unique(events.thread[code == -1]).tolist():
-        sources = np.flatnonzero((ranges["thread"].values == thread) & (around != -1))
-        sources = sources[intervals.order_by(start[sources], -end[sources], sources)]
-        places = np.flatnonzero((events.thread == thread) & (code == -1))
-        nesting, _ = intervals.nested(start[sources], end[sources], slack)
-        code[places] = np.r_[around[sources], -1][nesting.innermost(events.start[places])]
+    begin, length = ranges["start_ns"].values, ranges["duration_ns"].values
+    executed = [activity.executed[name].values for name in ("thread", "start_ns", "end_ns", "stack")]
+    slack = int(activity.store.meta.get("slack", "0"))
+    for whose, start, end, stack in ((ranges["thread"].values, begin, begin + length, around), executed):
+        for thread in np.unique(events.thread[code == -1]).tolist():
+            sources = np.flatnonzero((whose == thread) & (stack != -1))
+            sources = sources[intervals.order_by(start[sources], -end[sources], sources)]
+            places = np.flatnonzero((events.thread == thread) & (code == -1))
+            nesting, _ = intervals.nested(start[sources], end[sources], slack)
+            code[places] = np.r_[stack[sources], -1][nesting.innermost(events.start[places])]
     return code
 
 

@@ -183,6 +183,15 @@ class Activity:
         )
 
     @cached_property
+    def executed(self) -> dict[str, Column]:
+        """Executions of operators with the call stack of each; of one that ran backward that of its forward."""
+        return self.store.columns(
+            f"""select op.thread, op.start_ns, op.end_ns, o.stack
+                from op join operator o on o.id = op.operator join stack on stack.id = o.stack
+                where {self.own("op.id")} and stack.frames != '' order by op.id"""
+        )
+
+    @cached_property
     def cpu(self) -> Union:
         """Time in operator events and in ranges of any text except those of steps."""
         ranges = self.ranges

@@ -22,6 +22,7 @@ from pyprof.store.write.operators import UNASSOCIATED
 
 BEFORE = "before the recording"
 NO_RECORD = "no allocation recorded"
+NO_ADDRESS = "address not recorded"
 SAME, BETWEEN, NEVER, UNKNOWN = "same operator", "between operators", "never", "unknown"
 _NONE = -1
 _PLACE = ("operator", "module", "line", "shapes", "phase", "until")
@@ -97,7 +98,8 @@ def alive(source: Source, group_by: str) -> Iterator[pd.DataFrame]:
     bytes. An allocation is in use until it is released, or until the next event at its address. The row "before the
     recording" has what is released in the recording but was allocated before. The row "no allocation recorded" is what
     the allocator counts besides, so that the bytes of a device add up to its count; it is negative where that is less
-    than the events. Without a count there is no such row, and shares are of all rows. Whether a block holds a
+    than the events. Without a count there is no such row, and shares are of all rows; what has no address, so that its
+    release is not known, is the row "address not recorded". Whether a block holds a
     parameter, a gradient or a state of the optimizer is not recorded; the phases of its allocation and release are."""
     return moment(source, group_by, None)
 
@@ -232,9 +234,11 @@ def _grouped(table: pd.DataFrame, events: Allocations, place: int, group_by: str
         table = table.groupby(keys, dropna=False, sort=True).agg(how).reset_index()
     table = table.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
     explained = int(table["bytes"].sum())
-    if events.recorded and total != explained:
-        rest = pd.DataFrame({keys[0]: [NO_RECORD], "bytes": [total - explained]})
+    complete = events.recorded or not events.address.mask().all()
+    if complete and total != explained:
+        reason = NO_RECORD if events.recorded else NO_ADDRESS
+        rest = pd.DataFrame({keys[0]: [reason], "bytes": [total - explained]})
         table = pd.concat([table.astype({"age_ns": "Int64"}), rest], ignore_index=True)
-    whole = total if events.recorded else explained
+    whole = total if complete else explained
     table["share"] = 100 * table["bytes"] / whole if whole else None
     return table

@@ -45,10 +45,12 @@ _FUNCTIONS: dict[str, tuple[np.ufunc, int]] = {
     view=View("Operators"),
 )
 def group_node(source: Source) -> pd.DataFrame:
-    """One row per group of the model, parents before children: sums over the operators in it and in the groups inside
-    it. What is outside all operators is in the group of the user's range around it, else in unassociated/. A group
-    is thus the sum of the groups and operators directly inside it, and / is the total of the summary."""
+    """One row per group of the model, parents before children, otherwise as they first run: sums over the operators in
+    it and in the groups inside it. What is outside all operators is in the group of the user's range around it, else
+    in unassociated/. A group is thus the sum of the groups and operators directly inside it, and / is the total of the
+    summary."""
     table = operators(source, by_id=True)
+    table = table.sort_values("unassociated", key=lambda kind: kind == OUTSIDE, kind="stable")  # at the end
     paths = [
         _OUTSIDE if outside == OUTSIDE else name.rpartition("/")[0]
         for name, outside in zip(table["name"], table["unassociated"])
@@ -85,19 +87,23 @@ def _mean(total: Ints, calls: Ints) -> Any:
 
 
 def tree(paths: list[str], separator: str = "/") -> tuple[list[str], Ints, Ints, Ints]:
-    """Return the groups of paths and of all their ancestors, parents first: their paths, the group of each given path,
-    and the parent (-1 for the root) and depth of each group.
+    """Return the groups of paths and of all their ancestors, parents first, siblings as they come first: their paths,
+    the group of each given path, and the parent (-1 for the root) and depth of each group.
 
-    >>> names, at, parent, level = tree(["a/b", "", "a/b"])
+    >>> names, at, parent, level = tree(["b/9", "", "a", "b/10", "b/9"])
     >>> names, at.tolist(), parent.tolist(), level.tolist()
-    (['', 'a', 'a/b'], [2, 0, 2], [-1, 0, 1], [0, 1, 2])
+    (['', 'b', 'b/9', 'b/10', 'a'], [2, 0, 4, 3, 2], [-1, 0, 1, 1, 0], [0, 1, 2, 2, 1])
     """
     above: dict[str, str] = {}
-    for path in set(paths):
-        while path and path not in above:
+    order: dict[str, tuple[int, ...]] = {"": ()}
+    for place, path in enumerate(dict.fromkeys(paths)):
+        missing = []
+        while path not in order:
+            missing.append(path)
             above[path] = path = path.rpartition(separator)[0]
-    # The separator sorts before all that names consist of, so that a group's own groups follow it.
-    names = ["", *sorted(above, key=lambda path: path.replace(separator, "\0"))]
+        for inner in reversed(missing):
+            order[inner] = (*order[above[inner]], place)
+    names = sorted(order, key=order.__getitem__)
     number = {path: i for i, path in enumerate(names)}
     parent = np.array([-1] + [number[above[path]] for path in names[1:]], np.int64)
     level = np.zeros(len(names), np.int64)

@@ -37,10 +37,11 @@ _DEVICE = "Time with work on the device, summed over executions"
     view=View("Operators"),
 )  # fmt: skip
 def module(source: Source) -> pd.DataFrame:
-    """One row per module, outer modules before those inside. A backward operation counts for the module of its forward.
-    What is outside all modules, including events without an operator, is the row without a name. Self times thus add
-    up to the total of the detail report, and the total of a module is its own time plus the totals of the modules
-    directly inside it. Values of several workers are summed. Without a GPU, device times are empty."""
+    """One row per module, outer modules before those inside, otherwise as they first run. A backward operation counts
+    for the module of its forward. What is outside all modules, including events without an operator, is the row
+    without a name. Self times thus add up to the total of the detail report, and the total of a module is its own time
+    plus the totals of the modules directly inside it. Values of several workers are summed. Without a GPU, device
+    times are empty."""
     rows = operators(source, by_id=True)
     paths = [path or "" for path in rows["module"]]
     names, at, parent, level = tree(paths, ".")

@@ -34,7 +34,8 @@ _SUMS = (
         Column("shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if not recorded.", str),
         Column(
             "stack", "Stack Trace", "",
-            "Source lines of the call, one per line, outermost first; if none, those of the enclosing operator.", str,
+            "Source lines of the call, one per line, outermost first; if none, those of the enclosing operator, of a "
+            "backward operator those of its forward.", str,
         ),
         Column("calls", "Calls", "count", "Operator events; an event and its only child of the same name count once."),
         Column(

@@ -78,6 +78,10 @@ class Frame:
     def nbytes(self) -> int:
         return sum(v.nbytes for v in self._values.values()) + sum(m.nbytes for m in self._unknown.values())
 
+    def empty(self) -> list[str]:
+        """Return the keys of the columns without a value."""
+        return [column.key for column in self.columns if self._unknown[column.key].all()]
+
     def largest(self, key: str) -> int | None:
         """Return the largest number of a column; None if there is none."""
         values, mask = self._values[key], ~self._unknown[key]

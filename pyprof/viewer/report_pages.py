@@ -91,7 +91,7 @@ def page(frame: Frame, query: PageQuery, complete: bool = True, sums: Sequence[s
     return models.Table(
         columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=query.offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
-        totals=totals(frame, sums, np.arange(frame.rows), rows) if complete else {},
+        totals=totals(frame, sums, np.arange(frame.rows), rows) if complete else {}, empty=frame.empty(),
     )  # fmt: skip
 
 

@@ -54,6 +54,11 @@ def test_a_total_that_is_not_recorded_is_not_completed(tmp_path):
     assert [cpu[key] for key in keys] == ["unassociated", 40, 40, 100, 40, None, False]
 
 
+def test_without_addresses_the_bytes_are_known_but_not_their_operators(tmp_path):
+    found = table(load(tmp_path, op("aten::mm", 0, 30), event(10, 700, None), event(20, -100, None)), at=25)
+    assert some(found, "operator", "bytes", "share", "allocated") == [(alive.NO_ADDRESS, 600, 100, 600)]
+
+
 @pytest.mark.parametrize(
     ("at", "expected", "allocated"),
     [

@@ -396,7 +396,14 @@ def test_a_module_is_its_own_time_and_that_of_the_modules_inside(seed):
             assert row["operators"] == len(mine + below)
             assert row["depth"] == path.count(".")
     assert set(table) >= {r["module"] or "" for r in detail}
-    assert list(table) == sorted(table, key=lambda path: path.split("."))
+
+
+def test_modules_come_as_they_run():
+    """Not by name: layer 10 runs after layer 9."""
+    layers = ("net.9", "net.10.b", "net.10.a", "head", "net.9.act")
+    text = "\n".join(f"{call('torch.relu', (4,), module=layer)}\n    > 10 relu" for layer in layers)
+    table = load(recording(text)).report("module")
+    assert list(table["module"]) == ["net", "net.9", "net.9.act", "net.10", "net.10.b", "net.10.a", "head"]
 
 
 @examples(3)
@@ -481,6 +488,28 @@ def test_an_operator_without_a_stack_has_that_of_the_call_around_it():
         "aten::linear": "train.py:9\nnet.py:4",
         "aten::addmm": "train.py:9\nnet.py:4",
         "aten::add": None,
+    }
+
+
+def test_what_runs_backward_has_the_stack_of_its_forward():
+    call_ = call("torch.nn.functional.linear", (4, 8), (2, 8), trace=("train.py:9", "net.py:4"))
+    what = recording(f"""
+{call_}
+    op seq=3 aten::addmm
+        > 20 volta_sgemm
+thread 2
+op seq=3 forward=1 AddmmBackward0
+    op aten::mm
+        > 30 volta_sgemm
+op seq=4 forward=1 MulBackward0
+    wait 5
+""")
+    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", group_by="stack"))}
+    assert found == {
+        "aten::addmm": "train.py:9\nnet.py:4",
+        "AddmmBackward0": "train.py:9\nnet.py:4",
+        "aten::mm": "train.py:9\nnet.py:4",
+        "MulBackward0": None,  # nothing is known of what it belongs to
     }
 
 

@@ -65,6 +65,14 @@ def test_totals_are_the_sums_of_what_is_known(client, prof, name):
         assert total == {"all": expected, "filtered": expected, "unknown": int(table[key].isna().sum())}
 
 
+@pytest.mark.parametrize("name", ["operator", "detail", "kernel_summary"])
+def test_columns_without_a_value_are_named(client, prof, name):
+    table = prof.report(name)
+    found = client.json(f"/api/reports/{name}", search="no row has this text")
+    assert found["rows"] == []
+    assert found["empty"] == [key for key in table if table[key].isna().all()]
+
+
 def test_a_filter_leaves_the_total_of_all(client, prof):
     table = prof.report("detail")
     found = client.json("/api/reports/detail", filter="gpu:>100ns", limit=10)["totals"]["gpu"]

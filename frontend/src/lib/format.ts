@@ -11,6 +11,9 @@ export function count(value: number | null | undefined): string {
 }
 
 /** A number of a table: whole numbers grouped, fractions with one digit, small ones with up to four. */
+/** A count with what is counted: 1 rule, 2 rules. */
+export const several = (value: number, one: string): string => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
+
 export function number(value: number | null | undefined): string {
   if (value == null) return UNKNOWN;
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
@@ -131,9 +134,11 @@ function value(number: number | null | undefined, units: readonly string[]): str
 /** A share of 100. */
 export function percent(share: number | null | undefined): string {
   if (share == null) return UNKNOWN;
+  if (share > 0 && share < 0.001) return "< 0.001 %";
   if (share !== 0 && Math.abs(share) < 0.1) return `${share.toPrecision(1)} %`;
-  const rest = 100 - share; // nearly all is not all
-  if (rest > 0 && rest < 0.05) return `${share.toFixed(Math.min(6, Math.ceil(-Math.log10(rest))))} %`;
+  const rest = 100 - share; // nearly all is not all, but for the rounding of a sum
+  if (rest > 1e-9 && rest < 0.001) return "> 99.999 %";
+  if (rest > 1e-9 && rest < 0.05) return `${share.toFixed(Math.ceil(-Math.log10(rest)))} %`;
   return `${share.toFixed(1)} %`;
 }
 
@@ -147,6 +152,14 @@ export const prose = (text: string): string => text.replace(/(\d) us\b/g, "$1 µ
 
 /** A kernel's name without what nearly all of torch's begin with, as far as it is cut at its end. */
 export const kernel = (name: string): string => name.replace(/^void /, "").replace(/^(at::native::|\(anonymous namespace\)::)+(?=\w)/, "");
+
+/** The name of a template, and its arguments in pieces, of which those that `hidden` tell nothing; undefined for other names. */
+export function template(name: string): { head: string; pieces: { text: string; hidden: boolean }[] } | undefined {
+  const [, head, rest] = /^([\w:~() ]+?)(<.+)$/s.exec(kernel(name)) ?? [];
+  if (!head || !rest) return undefined;
+  const pieces = rest.split(/((?:at::native::|\(anonymous namespace\)::)+)/).filter(Boolean);
+  return { head, pieces: pieces.map((text) => ({ text, hidden: /^(at::native::|\(anonymous)/.test(text) })) };
+}
 
 /** What is left of a name that is too long: its beginning and its end, which differ most. */
 export function middle(text: string, most: number): string {

@@ -1,6 +1,19 @@
 // How a reader arranged a table: the width and order of its columns, and which are shown. The browser keeps it.
 import { keep, kept } from "../lib/kept";
 
+/** Tables below this width, in px, are a phone's: the columns of most of them have to be scrolled to. */
+export const SLIM = 520;
+const TELLING = ["ns", "B", "%"];
+const INSTANT = /^(launch|timestamp|start|from)/; // when, not how long
+
+/** The columns with the one that the rows are sorted by first, if it is an amount, else the first time, size or share. */
+export function tellingFirst<T extends { key: string; unit: string; kind: string }>(columns: readonly T[], sorted: string): T[] {
+  const by = sorted.replace(/^-/, "");
+  const amounts = columns.filter((column) => column.kind !== "str" && !INSTANT.test(column.key));
+  const first = amounts.find((column) => column.key === by) ?? amounts.find((column) => TELLING.includes(column.unit));
+  return first ? [first, ...columns.filter((column) => column !== first)] : [...columns];
+}
+
 interface Arranged {
   order?: string[];
   widths?: Record<string, number>;
@@ -55,6 +68,9 @@ export class Arrangement {
     this.#change({ widths: { ...this.#now.widths, [key]: Math.max(LEAST, Math.round(width)) } });
   }
 
+  get moved(): boolean {
+    return !!this.#now.order;
+  }
   get changed(): boolean {
     return !!(this.#now.order ?? this.#now.widths ?? this.#now.toggled);
   }

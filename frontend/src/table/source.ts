@@ -13,6 +13,8 @@ export interface Page {
   note?: string | null;
   /** Sums of columns whose rows add up. */
   totals?: Record<string, Total>;
+  /** Columns without a value in any row. */
+  empty?: string[];
 }
 
 export interface Source {

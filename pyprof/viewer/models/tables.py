@@ -70,6 +70,7 @@ class Table(Model):
     complete: bool
     note: str | None
     totals: dict[str, Total] = Field(description="By column; empty if the table is not complete.")
+    empty: list[str] = Field(description="Columns without a value in any row, filtered or not.")
 
 
 class Node(Model):

@@ -34,7 +34,8 @@ CPU = "".join(f"op seq={n} {MM}\n    op seq={n} aten::mm\n        wait {50 + n}\
 # The exact value is in the tip, where what is shown is rounded.
 EXACT = """cell => {
     const tip = cell.dataset.tip ?? cell.querySelector("[data-tip]")?.dataset.tip ?? "";
-    return tip.match(/^(-?[\\d,.]+) (ns|B)(\\n|$)/)?.[1] ?? cell.innerText.trim();
+    const name = cell.querySelector(".template")?.textContent; // its parts are boxes
+    return name ?? tip.match(/^(-?[\\d,.]+) (ns|B)(\\n|$)/)?.[1] ?? cell.innerText.trim();
 }"""
 
 # Events that have happened are handled before a timer that is set after them.

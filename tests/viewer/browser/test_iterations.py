@@ -112,9 +112,9 @@ def test_zoom_pan_and_tips(page: Page):
     page.go("iterations")
     chart = page.find(CHART).bounding_box()
     page.tab.mouse.move(chart["x"] + chart["width"] / 2, chart["y"] + 100)
-    assert page.find("[data-zoom]").inner_text() == "Zoom 1.0x"
+    assert page.find("[data-zoom]").inner_text() == "1.0×"
     page.tab.mouse.wheel(0, -100)
-    page.find("[data-zoom]:not(:has-text('1.0x'))").wait_for()
+    page.find("[data-zoom]:not(:has-text('1.0×'))").wait_for()
     first = page.parameters()
     assert "zoom=" in first
     page.tab.mouse.down()
@@ -123,10 +123,10 @@ def test_zoom_pan_and_tips(page: Page):
     page.settled()
     assert page.parameters() != first
     page.find("button:has-text('Reset Zoom')").click()
-    page.find("[data-zoom]:has-text('1.0x')").wait_for()
+    page.find("[data-zoom]:has-text('1.0×')").wait_for()
     assert page.find(f"{CHART} [data-bar]").first.get_attribute("data-tip")
-    page.find("button:has-text('Toggle Tooltip')").click()
-    assert page.find("text=Tooltip off").count()
+    page.find("button:has-text('Tooltips on')").click()
+    assert page.find("button:has-text('Tooltips off')").get_attribute("aria-pressed") == "false"
     assert not page.find(f"{CHART} [data-bar]").first.get_attribute("data-tip")
     assert page.find("button:has-text('All Iterations')").get_attribute("aria-pressed") == "true"
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.viewer.browser.conftest import Open, Page
+from pyprof.viewer import demo
+from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.browser.traces import GEMM, RELU, TC_KERNEL
-from tests.viewer.conftest import Asking
+from tests.viewer.conftest import Asking, serving
 
 US = 1000  # ns
 WORK = ("Roofline Efficiency (%)", "MFU (%)", "Bound", "TC Reason")  # ours, after those of the plugin
@@ -38,8 +39,11 @@ def slices(page: Page, panel: str) -> dict[str, float]:
     }
 
 
-def shares(times: dict[str, int], most: int = 10) -> dict[str, Any]:
+def shares(times: dict[str, int], most: int = 10, overlapping: bool = False) -> dict[str, Any]:
+    """Shares of all, as the table has them; of times that overlap, and so have no sum, of those that are shown."""
     kept = dict(sorted(times.items(), key=lambda one: -one[1])[:most])
+    others = 0 if overlapping else sum(times.values()) - sum(kept.values())
+    kept |= {"\0others": others} if others else {}
     return {name: pytest.approx(100 * time / sum(kept.values()), abs=0.051) for name, time in kept.items()}
 
 
@@ -60,11 +64,11 @@ def test_donuts_of_operators(opened: Open, traces: Asking):
     number.fill("2")
     page.until("[data-panel=host_total_ns] [data-legend]", 2)
     for panel, expected in DONUTS.items():
-        assert slices(page, panel) == shares(expected, 2), panel
+        assert slices(page, panel) == shares(expected, 2, overlapping="total" in panel), panel
     assert "top=2" in page.parameters()
     page.find("[data-option=group_by]").select_option("shapes")
     page.settled()
-    assert slices(page, "host_total_ns") == shares(HOST_TOTAL, 2)
+    assert slices(page, "host_total_ns") == shares(HOST_TOTAL, 2, overlapping=True)
     page.find("label:has-text('All operators') input").check()
     page.settled()
     assert slices(page, "device_total_ns") == shares(DEVICE_TOTAL)
@@ -139,7 +143,7 @@ def test_call_stacks_lead_to_the_source(opened: Open, traces: Asking):
 def test_donuts_of_kernels(opened: Open, traces: Asking, on_cpu: Asking):
     page = opened(traces)
     page.go("kernels", run="alpha", top="2")
-    assert slices(page, "kernel-time") == shares({TC_KERNEL: 200, GEMM: 120})
+    assert slices(page, "kernel-time") == shares({TC_KERNEL: 200, GEMM: 120, RELU: 40}, 2)
     page.find("label:has-text('All kernels') input").check()
     page.settled()
     assert slices(page, "kernel-time") == shares({TC_KERNEL: 200, GEMM: 120, RELU: 40})
@@ -169,6 +173,31 @@ def test_the_roofline_has_the_kernels_that_a_filter_leaves(opened: Open):
     page.find("[data-table=kernels] tbody td[data-key=calls]").first.click()
     page.settled()
     assert page.find("[data-panel=roofline] [data-point][stroke='var(--text)']").count() == 1
+
+
+def test_a_rectangle_around_a_point_of_the_roofline_zooms_in(opened: Open):
+    with serving(demo.RECORDING) as server:
+        read(server)
+        page = opened(server)
+        page.go("kernels")
+        points = page.find("[data-panel=roofline] [data-point]")
+        names = [one.get_attribute("data-point") for one in points.all()]
+        points.last.scroll_into_view_if_needed()
+        box = points.last.bounding_box()
+        at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.tab.mouse.move(at[0] - 6, at[1] - 6)
+        page.tab.mouse.down()
+        page.tab.mouse.move(at[0] + 6, at[1] + 6)
+        page.tab.mouse.up()
+        shown = [one.get_attribute("data-point") for one in points.all()]
+        assert names[-1] in shown
+        assert len(shown) < len(names)
+        page.find("[data-panel=roofline] button:has-text('Reset Zoom')").click()
+        assert points.count() == len(names)
+        points.last.click()  # is no rectangle
+        page.settled()
+        assert page.find("aside").count() == 1
+        assert points.count() == len(names)
 
 
 @pytest.mark.statement("PK05", "PK06", "PK07", "PK08", "PK09", "PK10", "PK11")

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from pyprof.viewer import demo
 from tests.build import LONG
-from tests.viewer.browser.conftest import Open, Page, axe
+from tests.viewer.browser.conftest import Open, Page, axe, read
+from tests.viewer.conftest import serving
 
 VIEWS = (
     "timeline", "lines", "overview", "summaries", "summaries?tab=tensorboard", "operators", "operators?by=type",
@@ -76,6 +78,21 @@ def _problems(page: Page, themes: tuple[str, ...]) -> list[str]:
         )
         problems += [f"{theme} {v['id']}: {v['nodes'][0]['html'][:160]}" for v in result["violations"]]
     return problems
+
+
+def test_a_phone_and_a_notice_have_no_violation(opened: Open):
+    """Of any rule, best practices included."""
+    with serving(demo.RECORDING) as server:
+        read(server)
+        page = opened(server, width=390, height=844)
+        page.go()
+        page.tab.evaluate(axe())
+        for view in ({}, {"by": "module"}, {"by": "group"}):
+            page.go("operators" if view else "overview", **view)
+            result: Any = page.tab.evaluate(
+                "axe.run(document, {resultTypes: ['violations'], rules: {'target-size': {enabled: true}}})"
+            )
+            assert not [f"{v['id']}: {v['nodes'][0]['html'][:160]}" for v in result["violations"]], view
 
 
 @pytest.mark.statement("TR07")

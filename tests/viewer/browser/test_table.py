@@ -193,7 +193,7 @@ def test_selection_and_state_are_in_the_address(page: Page):
 @pytest.mark.statement("DT18")
 def test_long_names_are_cut_and_told(page: Page):
     page.go("kernels")
-    cell = page.find("[data-table=kernels] td[data-key=name] .text").filter(has_text="vectorized")
+    cell = page.find("[data-table=kernels] td[data-key=name] .template").filter(has_text="vectorized")
     name = cell.get_attribute("data-tip")
     assert name == "void at::native::vectorized_elementwise_kernel<4, f, N>(int)"
     cell.scroll_into_view_if_needed()
@@ -230,6 +230,21 @@ def test_columns_are_chosen(page: Page):
     page.settled()
     assert "Parameters" in page.find("[data-table=ops] th").all_inner_texts()
     assert "ops.h=params" in page.parameters()
+
+
+def test_figures_of_kernels_without_a_value_are_in_the_menu(opened: Open, ranks: Asking):
+    """Without shapes nothing is known of a kernel's work."""
+    page = opened(ranks)
+    page.go("kernels")
+    empty = ranks.json("/api/reports/kernel_summary")["empty"]
+    assert {"efficiency", "mfu"} <= set(empty)
+    keys = "[data-table=kernels] th [data-sort]"
+    assert not {"efficiency", "mfu"} & {one.get_attribute("data-sort") for one in page.find(keys).all()}
+    page.find("[data-table=kernels] button:has-text('Columns')").click()
+    page.find("[data-table=kernels] label.item:has-text('MFU (%)')").click()
+    page.settled()
+    assert page.find("[data-table=kernels] th [data-sort=mfu]").count() == 1
+    assert not page.find("[data-table=kernels] th [data-sort=efficiency]").count()
 
 
 def test_headings_are_explained(page: Page, client: Asking):
@@ -401,3 +416,43 @@ def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: session.Profile):
     assert len(row) == 3
     assert str(table["gpu"].iloc[0]) in row[2]
     assert copied("Copy link") == page.tab.url
+
+
+# --- a phone
+
+
+IN_SIGHT = """([table, key]) => {
+    const box = document.querySelector(`[data-table="${table}"] .scroll`);
+    const row = box.querySelector("tbody tr");
+    const [name, figure] = [row.cells[0], row.querySelector(`td[data-key="${key}"]`)];
+    const before = name.getBoundingClientRect();
+    const left = box.getBoundingClientRect().right - figure.getBoundingClientRect().right;
+    box.scrollLeft = box.scrollWidth;
+    const moved = name.getBoundingClientRect().left - before.left;
+    return { name: before.width / box.clientWidth, left, more: box.scrollLeft > 0, moved };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("view", "table", "key", "parameters"),
+    [
+        ("operators", "operators", "device_self_ns", {}),
+        ("operators", "operators", "host_self_ns", {"operators.s": "-host_self_ns"}),
+        ("operators", "types", "gpu", {"by": "type"}),
+        ("operators", "groups", "gpu", {"by": "group", "groups.open": "all"}),
+        ("operators", "ops", "gpu", {"by": "place"}),
+        ("lines", "lines", "device_self_ns", {}),
+        ("kernels", "kernels", "total_ns", {}),
+        ("kernels", "launches", "dur", {"tab": "launches"}),
+    ],
+)
+def test_a_phone_has_the_figure_beside_the_name(
+    opened: Open, view: str, table: str, key: str, parameters: dict[str, str]
+):
+    page = opened(width=390, height=844)
+    page.go(view, **parameters)
+    seen = page.tab.evaluate(IN_SIGHT, [table, key])
+    assert seen["name"] <= 0.5
+    assert seen["left"] >= 0
+    assert seen["more"]
+    assert abs(seen["moved"]) < 1  # the name stays

@@ -5,13 +5,32 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from pyprof import session
 from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.browser.test_memory_in_use import sizes
 from tests.viewer.browser.test_plugin_workers import groups
 from tests.viewer.conftest import Asking
+
+COUNT = "addEventListener('click', (event) => event.isTrusted && (window.clicks = (window.clicks ?? 0) + 1), true)"
+
+
+@pytest.fixture
+def opened(opened: Open) -> Iterator[Open]:
+    """Opens tabs in which a task takes no more than three clicks."""
+    pages: list[Page] = []
+
+    def open_(*arguments: Any, **options: Any) -> Page:
+        pages.append(opened(*arguments, **options))
+        pages[-1].tab.add_init_script(COUNT)
+        return pages[-1]
+
+    yield open_
+    assert all(page.tab.evaluate("window.clicks ?? 0") <= 3 for page in pages)
 
 
 def search(page: Page, text: str, option: str) -> None:
@@ -110,6 +129,16 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
         "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 µs behind the first rank in total, "
         "400 µs of it at all_reduce" in sentence
     )
+    page.find("nav a:has-text('Workers')").click()
+    page.settled()
+    page.find("[role=tab][data-tab=stragglers]").click()
+    page.settled()
+    late = dict(zip(page.column("stragglers", "worker"), page.column("stragglers", "late_ns")))
+    assert late == {"rank2": "400,000", "rank0": "0", "rank1": "0"}
+    assert page.rows("stragglers")[0][0] == "rank2"
+    page.find("[data-option=group_by]").select_option("collective")
+    page.settled()
+    assert "stragglers.o.group_by=collective" in page.parameters()
 
 
 def test_why_an_operator_does_not_use_tensor_cores(page: Page, prof: session.Profile):

@@ -277,8 +277,7 @@ def test_ops_and_kernels(page: Page, prof: session.Profile):
     assert "Select an op above" in page.find("[data-panel=op-kernels]").inner_text()
     assert page.headings("ops") == [
         "Op Name", "Direction", "Op Type", "GPU Time (ns)", "CPU Time (ns)", "Calls", "TC Eligible", "Using TC",
-        "TC Unknown (ns)", "Kernel Calls", "Roofline Efficiency (%)", "MFU (%)", "Bound", "TC Reason", "Data Type",
-        "Stack Trace",
+        "TC Unknown (ns)", "Kernel Calls", "TC Reason", "Data Type", "Stack Trace",
     ]  # fmt: skip
     row = page.find("[data-table=ops] tbody tr").filter(has_text="mm").first
     op = row.get_attribute("data-row")
@@ -381,6 +380,20 @@ def test_twenty_levels(opened: Open, tmp_path: Any):
         levels = [int(row.get_attribute("aria-level")) for row in rows]
         assert max(levels) >= 20
         assert widths == [pytest.approx((level - 1) * 1.1 * 13, abs=0.5) for level in levels]
+
+
+def test_without_modules_there_are_source_lines(opened: Open, tmp_path: Path):
+    from tests.build import call, recording, write_capture
+    from tests.viewer.conftest import serving
+
+    text = f"{call('torch.mm', (4, 4), (4, 4), trace=('net.py:7',))}\n    > 10 k\n"
+    session.load(write_capture(tmp_path / "flat.sqlite", recording(text))).save(tmp_path / "flat_dldb.sqlite")
+    with serving(tmp_path / "flat_dldb.sqlite") as server:
+        page = opened(server)
+        page.go("operators", by="module")
+        page.find("main a:has-text('Time by source line')").click()
+        page.settled()
+        assert page.column("lines", "line") == ["net.py:7"]
 
 
 @pytest.mark.long
