@@ -75,7 +75,7 @@ class Rule(NamedTuple):
 class Outcome(NamedTuple):
     """A rule's verdict on a window: a finding, or silence, or the data that it needs.
 
-    `share` is the finding's saving in percent of the wall time that rules look at, that of the slowest worker.
+    `share` is the finding's saving in percent of the wall time that rules look at, mean over the workers.
     """
 
     rule: Rule

@@ -92,11 +92,11 @@ class Run:
 
     @cached_property
     def wall(self) -> int:
-        """Length of the steady steps in ns, of the slowest worker: that of the step-time report, in which a step lasts
+        """Length of the steady steps in ns, mean over the workers: that of the step-time report, in which a step lasts
         until what it launched has ended."""
         first, last = (number - self.source.aggregation.first for number in self.steady)
-        lengths = (steps.length(activity)[first : last + 1] for activity, steps in activities(self.source))
-        return max((int(length.sum()) for length in lengths), default=0)
+        lengths = [steps.length(activity)[first : last + 1] for activity, steps in activities(self.source)]
+        return int(fmean(int(length.sum()) for length in lengths)) if lengths else 0
 
     @cached_property
     def steps(self) -> int:

@@ -108,7 +108,7 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
     (track) =>
       (choice.worker === undefined || track.worker === choice.worker) &&
       !choice.hidden.includes(track.id) &&
-      (!search || title(track).toLowerCase().includes(search)),
+      (!search || title(track).toLowerCase().includes(search) || (track.kind === "idle" && "busy".includes(search))),
   );
   if (choice.hits) {
     out.hits = top;
