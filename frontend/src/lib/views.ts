@@ -60,6 +60,7 @@ export const VIEWS: readonly View[] = [
       { name: "Kernels by Iteration", params: { tab: "kernels" } },
       { name: "Kernels by Op", params: { tab: "ops" } },
       { name: "Reaggregate" },
+      { name: "Key Node Picker" },
       { name: "Step Time Breakdown" },
     ],
     load: () => import("../views/Iterations.svelte"),

@@ -167,11 +167,11 @@ def test_the_key_node_is_picked(page: Page):
     field = page.find("[data-field=key]")
     assert field.get_attribute("readonly") is not None
     before = field.input_value()
-    page.find("button:has-text('Key Node Picker')").click()
+    page.find("button:has-text('Choose the key operator')").click()
     page.find("dialog[open] [data-table=keys] tbody tr").first.click()
     page.find("dialog[open] button:text-is('Cancel')").click()
     assert field.input_value() == before
-    page.find("button:has-text('Key Node Picker')").click()
+    page.find("button:has-text('Choose the key operator')").click()
     row = page.find("dialog[open] [data-table=keys] tbody tr").first
     row.wait_for()
     assert row.locator("[data-key=per_step]").inner_text() == "✓"
@@ -213,7 +213,7 @@ def test_other_iterations_are_added_up(opened: Open, own: Asking):
     box = page.find("header.noprint").first.get_by_label("Aggregation")
     assert box.locator("option").all_inner_texts() == ["Iterations 0 to 5", "Iterations 2 to 3"]
     assert all(
-        title.startswith("Key node")
+        title.startswith("Key operator")
         for title in box.locator("option").evaluate_all("o => o.map(x => x.title)")
     )
     after = sum(int(text.replace(",", "")) for text in page.column("types", "calls"))

@@ -19,7 +19,9 @@ NAMES = {
     "Ops and Kernels": "operators?by=place", "Operator View": "operators", "Module View": "operators?by=module",
     "GPU Kernel": "kernels",
     "Kernels by Iteration": "iterations?tab=kernels", "Kernels by Op": "iterations?tab=ops", "Iterations": "iterations",
-    "GPUs": "gpus",
+    "GPUs": "gpus", "Key Node Picker": "iterations", "Expert Systems": "overview",
+    "Resource Usage Breakdown": "summaries", "Tensor Core Kernel Efficiency": "summaries",
+    "Execution Summary": "summaries?tab=tensorboard",
 }  # fmt: skip
 
 
@@ -198,7 +200,7 @@ def test_every_view_of_one_worker_and_another_aggregation(opened: Open, copied: 
             page.go(view, agg="2", worker="0")
             assert not page.find("[data-note=error]").count(), view
         page.go("iterations", agg="2", worker="0")
-        page.find("button:has-text('Key Node Picker')").click()
+        page.find("button:has-text('Choose the key operator')").click()
         page.find("dialog[open] [data-table=keys] tbody tr").first.wait_for()
         page.go("compare")
         assert page.find("[data-panel=compare-step] [data-part=step]").get_attribute("data-verdict") == "same"
