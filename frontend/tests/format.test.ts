@@ -72,6 +72,10 @@ test("kernels of one template are told apart by its arguments", () => {
   expect(head).toBe("vectorized");
   expect(pieces.map((one) => one.text).join("")).toBe("<4, at::native::AddFunctor<float>, Array<3> >(int)"); // all of it, to copy
   expect(pieces.filter((one) => !one.hidden).map((one) => one.text)).toEqual(["<4, ", "AddFunctor<float>, Array<3> >(int)"]);
+  expect(format.brief("void at::native::vectorized<4, at::native::AddFunctor<float> >(int)")).toBe(
+    "vectorized<4, AddFunctor<float> >(int)",
+  );
+  expect(format.brief("volta_sgemm_128x64_nn")).toBe("volta_sgemm_128x64_nn");
   expect(format.template("volta_sgemm_128x64_nn")).toBeUndefined();
   expect(format.template("<lambda>")).toBeUndefined();
 });

@@ -161,6 +161,12 @@ export function template(name: string): { head: string; pieces: { text: string; 
   return { head, pieces: pieces.map((text) => ({ text, hidden: /^(at::native::|\(anonymous)/.test(text) })) };
 }
 
+/** A kernel's name without torch's namespaces, in its arguments too. */
+export function brief(name: string): string {
+  const { head, pieces } = template(name) ?? { head: kernel(name), pieces: [] };
+  return head + pieces.map((one) => (one.hidden ? "" : one.text)).join("");
+}
+
 /** What is left of a name that is too long: its beginning and its end, which differ most. */
 export function middle(text: string, most: number): string {
   if (text.length <= most) return text;

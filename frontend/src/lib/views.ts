@@ -1,5 +1,6 @@
 // The views, with the names by which people know them from elsewhere.
 import type { Component } from "svelte";
+import type { Profile } from "../api/client";
 
 export interface View {
   id: string;
@@ -7,8 +8,12 @@ export interface View {
   group: string;
   /** Other names that find it, each with what it opens. */
   aliases: readonly { name: string; params?: Record<string, string> }[];
+  /** Why there is nothing in it, if there is nothing. */
+  nothing?: (profile: Profile) => string | false;
   load: () => Promise<{ default: Component }>;
 }
+
+const onCpu = (profile: Profile): string | false => !profile.gpu && "Nothing ran on a GPU.";
 
 export const VIEWS: readonly View[] = [
   {
@@ -50,6 +55,7 @@ export const VIEWS: readonly View[] = [
     label: "Source lines",
     group: "Operators",
     aliases: [{ name: "Call stacks" }, { name: "Code" }],
+    nothing: (profile) => profile.counts.stacks === 0 && "No call stack was recorded.",
     load: () => import("../views/Lines.svelte"),
   },
   {
@@ -70,10 +76,25 @@ export const VIEWS: readonly View[] = [
     label: "Kernels",
     group: "Time",
     aliases: [{ name: "Kernel View" }, { name: "GPU Kernel" }, { name: "All launches", params: { tab: "launches" } }, { name: "Roofline" }],
+    nothing: onCpu,
     load: () => import("../views/Kernels.svelte"),
   },
-  { id: "memory", label: "Memory", group: "Time", aliases: [{ name: "Memory View" }], load: () => import("../views/Memory.svelte") },
-  { id: "gpus", label: "GPUs", group: "Machine", aliases: [{ name: "GPUs View" }], load: () => import("../views/Gpus.svelte") },
+  {
+    id: "memory",
+    label: "Memory",
+    group: "Time",
+    aliases: [{ name: "Memory View" }],
+    nothing: (profile) => profile.counts.memory_events === 0 && "No allocation was recorded.",
+    load: () => import("../views/Memory.svelte"),
+  },
+  {
+    id: "gpus",
+    label: "GPUs",
+    group: "Machine",
+    aliases: [{ name: "GPUs View" }],
+    nothing: onCpu,
+    load: () => import("../views/Gpus.svelte"),
+  },
   {
     id: "workers",
     label: "Workers",
@@ -86,7 +107,14 @@ export const VIEWS: readonly View[] = [
     ],
     load: () => import("../views/Workers.svelte"),
   },
-  { id: "compare", label: "Compare", group: "Machine", aliases: [{ name: "Diff View" }], load: () => import("../views/Compare.svelte") },
+  {
+    id: "compare",
+    label: "Compare",
+    group: "Machine",
+    aliases: [{ name: "Diff View" }],
+    nothing: ({ runs, aggregations }) => runs.length < 2 && aggregations.length < 2 && "There is only one run.",
+    load: () => import("../views/Compare.svelte"),
+  },
   {
     id: "summaries",
     label: "Other summaries",

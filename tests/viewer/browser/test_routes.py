@@ -112,6 +112,23 @@ def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
     assert "Nothing ran on a GPU" in page.find("[data-panel=gpu-utilization]").inner_text()
 
 
+def test_views_without_anything_are_dimmed_and_say_why(opened: Open, on_cpu: Any):
+    page = opened(on_cpu)
+    page.go()
+    tips = {
+        link.get_attribute("data-view"): link.get_attribute("data-tip").split("\n")[0]
+        for link in page.find("nav a.nothing").all()
+    }
+    assert tips == {
+        "kernels": "Nothing ran on a GPU.", "gpus": "Nothing ran on a GPU.",
+        "memory": "No allocation was recorded.", "compare": "There is only one run.",
+        "lines": "No call stack was recorded.",
+    }  # fmt: skip
+    page = opened()
+    page.go()
+    assert not page.find("nav a.nothing[data-view=kernels]").count()
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (3840, 2160)])
 def test_sizes(opened: Open, width: int, height: int):
     page = opened(width=width, height=height)
