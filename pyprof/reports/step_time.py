@@ -81,7 +81,8 @@ def _idle(key: str) -> Column:
         f"With --categories=phase and a GPU: time in which all devices of the worker were idle for the cause "
         f"{_IDLE[key]}, as in the report idle, without the waits for the data loader themselves."
     )
-    return Column(f"{key}_ns", f"Idle: {_IDLE[key].title()} (ns)", "ns", text)
+    heading = {"data_loader": "After Data Loading"}.get(key, _IDLE[key].title())
+    return Column(f"{key}_ns", f"Idle: {heading} (ns)", "ns", text)
 
 
 @report(

@@ -2,6 +2,7 @@
 import type { Breakdown } from "../api/client";
 import type { Slice } from "../charts/Donut.svelte";
 import { colour, type Meaning } from "./colours";
+import { served } from "./profile.svelte";
 
 const PARTS: Record<string, Meaning> = {
   tc: "tc",
@@ -41,8 +42,18 @@ const WHOLE: Record<string, Record<string, Meaning>> = {
   tensor_cores: { other: "kernel" },
 };
 
+/** Phases of work on a device, beside causes of idle time in the colors of the host. */
+const ON_DEVICE: Record<string, Meaning> = {
+  forward: "kernel",
+  backward: "tc",
+  recompute: "memset",
+  optimizer: "compute",
+  no_phase: "outside",
+};
+
 export function meaning(breakdown: string, part: string): Meaning {
   const key = part.replace(/_ns$/, "");
+  if (served.gpu && breakdown === "step_time" && key in ON_DEVICE) return ON_DEVICE[key]!;
   return WHOLE[breakdown]?.[key] ?? PARTS[key] ?? "other";
 }
 
