@@ -28,7 +28,7 @@ def nanoseconds(text: str) -> float:
 
 
 def percent(text: str) -> float:
-    return float(text.replace("%", "").strip())
+    return float(text.replace("%", "").removeprefix("<").strip())
 
 
 @pytest.fixture(scope="module", params=["steps", "example"])
