@@ -55,7 +55,6 @@ EXCEPTIONS = {
     "the same work may be on another rank in another run.",
     "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
     "WS02": "Not yet: hits have ticks, no track.",
-    **dict.fromkeys(("WO01", "WO02"), "Not yet: the tree is in Operators, of the aggregation."),
     "WU01": "It is the Overview.",
     **dict.fromkeys(("WL01", "WL02"), "Not yet."),
     **dict.fromkeys(("WX12", "WY03", "WY06", "WY07"), "Not yet."),

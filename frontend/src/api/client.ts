@@ -49,6 +49,7 @@ export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
 export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
+export type SelectedWork = Schemas["SelectedWork"];
 export type Selection = Schemas["Selection"];
 export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];
