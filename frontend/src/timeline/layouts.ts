@@ -23,7 +23,7 @@ const SUMS = ["type", "operator", "module", "kernel", "kind", "flame", "tree"];
 const PLAIN = { by: "type", arrows: true, counters: false, sum: "type", work: false, hidden: [], pinned: [] } as const;
 export const PRESETS: readonly Layout[] = [
   { ...PLAIN, name: "Simple", hidden: ["range", "function", "overlap", "api", "file", "loader"] },
-  { ...PLAIN, name: "Analyze", counters: true, sum: "operator", work: true, pinned: ["idle"] },
+  { ...PLAIN, name: "Analyze", counters: true, sum: "operator", work: true },
   { ...PLAIN, name: "Code", by: "module", sum: "module", hidden: ["module", "overlap", "api", "file", "loader", "idle"] },
 ];
 
