@@ -135,6 +135,8 @@ def served(client: httpx.Client, server: int) -> None:
     for share in (0.01, 0.1):
         window = {"start": low, "end": low + int(span * share)}
         question(client, server, f"sums of {100 * share:3.0f} %", "timeline/selection", **window)
+        question(client, server, "with their work", "timeline/selection", work=True, **window)
+        question(client, server, "as a tree", "timeline/flame", work=True, **window)
     for find in SEARCHES:
         question(client, server, f"search {find}", "timeline/search", find=find, **whole)
     question(client, server, f"its hits {find}", "timeline/hits", find=find, offset=10_000)

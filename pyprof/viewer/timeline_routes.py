@@ -188,7 +188,7 @@ async def selection(
     run: Run = None,
     worker: WorkerId = None,
     align: Align = None,
-    work: Annotated[bool, Query(description="With the FLOPs, bytes and HFU of the kernels.")] = False,
+    work: Annotated[bool, Query(description="With the FLOPs, bytes, HFU and MFU of kernels.")] = False,
 ) -> models.Selection:
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
@@ -200,12 +200,20 @@ async def selection(
 
 @router.get("/flame")
 async def flame(
-    request: Request, start: _Time, end: _Time, run: Run = None, worker: WorkerId = None, align: Align = None
+    request: Request,
+    start: _Time,
+    end: _Time,
+    run: Run = None,
+    worker: WorkerId = None,
+    align: Align = None,
+    work: Annotated[
+        bool, Query(description="With kernels, below their operators; and FLOPs, bytes, HFU and MFU.")
+    ] = False,
 ) -> models.Flame:
     """Device time of a stretch by operator, as a tree."""
     opened = await server(request).library.open(run)
     shifts = await _shifts(request, run, align)
-    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker, shifts))
+    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker, shifts, work))
 
 
 @router.get("/durations")

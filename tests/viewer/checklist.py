@@ -54,9 +54,8 @@ EXCEPTIONS = {
     "PD02": "Runs are compared whole, with their workers and spans added up: "
     "the same work may be on another rank in another run.",
     "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
-    **dict.fromkeys(("WO01", "WO02"), "Not yet: the tree is in Operators, of the aggregation."),
     "WU01": "It is the Overview.",
-    **dict.fromkeys(("WL01", "WL02"), "Not yet."),
+    "WL01": "Not yet.",
     **dict.fromkeys(("WX12", "WY07"), "Not yet."),
     "WY09": "It needs the path first.",
 }

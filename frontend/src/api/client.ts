@@ -50,6 +50,7 @@ export type Colors = Schemas["Colors"];
 export type Alignment = Schemas["Alignment"];
 export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
+export type SelectedWork = Schemas["SelectedWork"];
 export type Selection = Schemas["Selection"];
 export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];

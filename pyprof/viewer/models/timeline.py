@@ -164,16 +164,20 @@ class IdleCause(Model):
 
 
 class SelectedWork(Model):
-    """Work of the kernels of a device in a stretch of time; of one that crosses its edges, as much as of its time is
-    inside. A sum is null if that of no kernel is known; `_unknown`: the number of kernels that it lacks."""
+    """Work of kernels in a stretch of time; of one that crosses its edges, as much as of its time is inside. A sum is
+    null if that of no kernel is known; `_unknown`: the number of kernels that it lacks. HFU and MFU: the time that they
+    need at the peak for their FLOPs as % of the length of a device; in rows, as in reports, of the time of the kernels
+    for which it is known."""
 
     kernels: int
     flops: float | None
     flops_unknown: int
     bytes: float | None
     bytes_unknown: int
-    hfu: float | None = Field(description="%, of the length of the device; null also if it has none.")
+    hfu: float | None = Field(description="null also without such time.")
     hfu_unknown: int
+    mfu: float | None = Field(description="null also without such time.")
+    mfu_unknown: int
 
 
 class SelectedDevice(Model):
@@ -196,6 +200,7 @@ class SelectedRow(Model):
     label: str
     time: int = Field(description="Sum over all streams.")
     count: int
+    work: SelectedWork | None = Field(description="null unless it was asked for.")
 
 
 class SelectedTable(Model):
@@ -206,6 +211,7 @@ class SelectedTable(Model):
     rows: list[SelectedRow]
     total: int
     events: int
+    work: SelectedWork | None = Field(description="Of all rows; null unless it was asked for.")
     left_out: int
 
 
@@ -235,13 +241,16 @@ class Durations(Model):
 
 
 class FlameRow(Model):
-    """A node of the tree of operators. `module`: its path; `self`: time of its own events, of the total."""
+    """A node of the tree of operators. `module`: its path; `kernel`: null, or the name of a kernel of that operator;
+    `self`: time of its own events, of the total."""
 
     module: str
+    kernel: str | None
     depth: int
     total: int
     self: int
     count: int
+    work: SelectedWork | None = Field(description="null unless it was asked for.")
 
 
 class Flame(Model):

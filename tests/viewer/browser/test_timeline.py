@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,93 @@ def test_an_area_as_a_flame_graph(page: Page, client: Asking, prof: session.Prof
     drawn(page)
     shown = page.find(f"[data-flames] [data-flame='{widest['module']}']").get_attribute("style") or ""
     assert "width: 100%" in shown
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """A recording whose kernels have FLOPs, some unknown, on a GPU with a known peak."""
+    path = tmp_path_factory.mktemp("work") / "net_dldb.sqlite"
+    session.load(TRACES / "gpu/operators.pt.trace.json.gz").save(path)
+    with serving(path) as server:
+        yield server
+
+
+def whole(server: Asking) -> dict[str, int]:
+    run = server.json("/api/timeline")
+    return {"start": run["start"], "end": run["end"]}
+
+
+def test_rows_of_a_table_have_their_work(opened: Open, worked: Asking):
+    """A sum that lacks kernels is a lower bound, and says how many; what has none has a dash."""
+    page = opened(worked)
+    start(page, sum="operator")
+    assert page.find(".selection [data-work]").count() == 0
+    page.find("[data-with-work]").check()
+    page.find(".selection [data-work]").first.wait_for()
+    answer = worked.json("/api/timeline/selection", **whole(worked), work=True)
+    table = next(one for one in answer["tables"] if one["key"] == "operator")
+    bounds = unknown = 0
+    lines = page.find(".selection tbody tr")
+    for at, work in enumerate([*(row["work"] for row in table["rows"]), table["work"]]):
+        for key in ("flops", "bytes", "hfu", "mfu"):
+            cell = lines.nth(at).locator(f"[data-work='{key}']")
+            assert cell.get_attribute("data-value") == (None if work[key] is None else shortest(work[key]))
+            text, tip = cell.inner_text(), cell.get_attribute("data-tip")
+            if not work["kernels"]:
+                assert text == "–"
+            elif work[key] is None:
+                assert text == "na"
+                unknown += 1
+            elif key in ("flops", "bytes"):
+                assert text.startswith("≥ ") == (work[f"{key}_unknown"] > 0)
+                bounds += text.startswith("≥ ")
+            if work["kernels"] and work[f"{key}_unknown"]:
+                assert tip == f"unknown for {work[f'{key}_unknown']:,} of {work['kernels']:,} kernels"
+    assert bounds
+    assert unknown
+
+
+def shortest(number: float) -> str:
+    """As JavaScript writes it."""
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+@pytest.mark.statement("WO01", "WO02")
+def test_an_area_as_a_tree_of_operators_and_kernels(opened: Open, worked: Asking):
+    """Rows unfold, are sorted among siblings, what is unknown last, and filtered with those around them."""
+    page = opened(worked)
+    start(page)
+    page.find("[data-sum]").select_option("tree")
+    page.find("[data-tree] [data-node]").first.wait_for()
+    rows = worked.json("/api/timeline/flame", **whole(worked), work=True)["rows"]
+    roots = [row for row in rows if not row["depth"]]
+
+    def shown() -> list[str]:
+        return [line.get_attribute("data-node") for line in page.find("[data-tree] [data-node]").all()]
+
+    assert shown() == [row["module"] for row in roots]
+    first = next(at for at, row in enumerate(rows) if row["kernel"])
+    around = next(row for row in reversed(rows[:first]) if not row["kernel"] and not row["depth"])
+    line = page.find(f"[data-tree] [data-node={json.dumps(around['module'])}]").first
+    line.focus()
+    page.tab.keyboard.press("ArrowRight")
+    assert line.get_attribute("aria-expanded") == "true"
+    inside = [row for row in rows if row["depth"] == 1 and row["module"].split("/")[0] == around["module"]]
+    assert page.find("[data-tree] [aria-level='2']").count() == len(inside)
+    page.tab.keyboard.press("ArrowLeft")
+    assert page.find("[data-tree] [aria-level='2']").count() == 0
+    page.find("[data-tree] [data-sort='hfu']").click()
+    known = [row["work"]["hfu"] for row in roots if row["work"]["hfu"] is not None]
+    cells = [cell.get_attribute("data-value") for cell in page.find("[data-tree] [data-work='hfu']").all()]
+    assert [float(text) for text in cells if text] == sorted(known, reverse=True)
+    page.find("[data-tree] [data-sort='hfu']").click()
+    cells = [cell.get_attribute("data-value") for cell in page.find("[data-tree] [data-work='hfu']").all()]
+    assert [float(text) for text in cells[: len(known)] if text] == sorted(known)
+    kernel = rows[first]["kernel"]
+    page.find(".tree [type='search']").fill(kernel)
+    names = [row for row in rows if kernel.lower() in (row["kernel"] or row["module"]).lower()]
+    assert page.find("[data-tree] [data-kernel]").count() == sum(row["kernel"] is not None for row in names)
+    assert set(shown()) >= {row["module"] for row in names}
 
 
 @pytest.mark.statement("WX06")
@@ -697,7 +785,8 @@ def window_of(page: Page) -> tuple[int, int]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_is_accessible(opened: Open, theme: str):
     page = opened(theme=theme)
-    start(page, counters="on", find="gemm")
+    start(page, counters="on", find="gemm", sum="tree")
+    page.find("[data-tree] [data-node]").first.wait_for()
     page.find("button:has-text('List')").click()
     page.find("[data-hit]").first.wait_for()
     drawn(page)
