@@ -147,7 +147,9 @@ def peers(time: int, name: str = "memcpy PtoP") -> Small:
 def test_rules_see_exposed_communication_not_exposed_copies():
     exposed = outcome("R28", peers(200_000)).finding
     assert exposed is not None
-    assert exposed.problem.startswith("Collectives and copies between GPUs run for 2 ms")
+    assert exposed.problem.startswith(
+        "Collectives and copies between GPUs run for 200 us a step; 200 us of it"
+    )
     assert exposed.saving == 10 * 200_000
     assert exposed.evidence[0]["bytes"] == 10 << 20
     assert outcome("R11", peers(200_000)).finding is None
