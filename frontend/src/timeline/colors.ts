@@ -65,6 +65,10 @@ export const HATCHED = 1 << 24;
 
 export const css = (ink: number): string => `rgb(${ink & 255} ${(ink >> 8) & 255} ${(ink >> 16) & 255})`;
 
+/** The color between two. */
+const mixed = (one: number, other: number): number =>
+  [0, 8, 16].reduce((ink, bits) => ink | (((((one >> bits) & 255) + ((other >> bits) & 255)) >> 1) << bits), 0);
+
 /** Black or white, whichever is easier to read on a color (WCAG's relative luminance). */
 export function onto(ink: number): string {
   const linear = (value: number): number => (value <= 10 ? value / 3294 : ((value / 255 + 0.055) / 1.055) ** 2.4);
@@ -98,7 +102,12 @@ export function colorOf(
       return range ? inks.of(range.ink) : unknown;
     };
   }
-  if (track.kind === "module") return (tile, at) => inks.of(variable(tile.name[at]! % RANKS));
+  // Modules are told apart by tints: full colors stand for what the legend says.
+  if (track.kind === "module") {
+    const paper = inks.of("--panel");
+    const tints = Array.from({ length: RANKS }, (_, rank) => mixed(inks.of(variable(rank)), paper));
+    return (tile, at) => tints[tile.name[at]! % RANKS]!;
+  }
   if (!colors || track.kind === "loader" || track.kind === "file") return () => plain;
   const ranked = Array.from({ length: RANKS + 1 }, (_, group) => inks.of(variable(group)));
   const other = ranked[RANKS]!;
