@@ -108,6 +108,16 @@ JUDGED = {
     ("dlrm_v100_8ranks", "R03"): "7 of 19.9 ms busy",
     ("H100 attention", "R36"): "softmax, copies and float32 products of the MATH backend",
     ("H100 attention", "R16"): "to(float32) and back around the MATH backend",
+    ("H100 attention", "R05"): "128 kernels a step, 2.8 of 11 ms until the next launch",
+    ("H100 attention", "R31"): "1.2 of 79 GiB, and R05",
+    **{
+        (f"H100 two_streams{how}", rule): why
+        for how in ("", "_memory")
+        for rule, why in (
+            ("R05", "4 kernels of 14 us in 2.8 ms: the host is slow between them"),
+            ("R31", "112 MiB of 79 GiB, and R05"),
+        )
+    },
     ("H100 counters", "R12"): "one sgemm of 4096 cubed, 2.65 ms",
     ("H100 counters", "R13"): "the same, TF32 is off",
     ("H100 generation", "R05"): "368 kernels of 2.6 us, 0.9 of 19.2 ms busy",

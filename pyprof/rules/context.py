@@ -347,7 +347,8 @@ class Run:
     @cached_property
     def idle(self) -> Mapping[str, int]:
         """Time in the steady steps in which all devices of a worker were idle, by cause, as in step_time by phase: a
-        step could be so much shorter. Mean over the workers that used a device."""
+        step could be so much shorter. Without steps, from the first event: what comes before is the program's start.
+        Mean over the workers that used a device."""
         first, last = (number - self.source.aggregation.first for number in self.steady)
         sums, workers = Counter[str](), 0
         for activity, steps in activities(self.source):
@@ -356,6 +357,7 @@ class Run:
             workers += 1
             other = activity.paused.with_(activity.dataloader)
             low, high = int(steps.start[first]), int(steps.end[first : last + 1][-1])
+            low = low if self.cut else max(low, int(activity.start.min()))
             for cause, (start, end) in gaps(activity, None, low, high).items():
                 sums[cause] += int((end - start - other.within(start, end)).sum())
         return {cause: time // workers for cause, time in sums.items()}
