@@ -185,7 +185,7 @@ class Run:
         return bool(self.store.rows("select 1 from operator where direction = 1 limit 1"))
 
     def time(self, length: float, per_step: bool = True) -> str:
-        """Return a time in the window as text: that of a step, if there are steps, which `per_step` says."""
+        """Return a time in the window as text: that of a step if there are steps, with "a step" if `per_step`."""
         return duration(length / max(self.steps, 1)) + (self.per_step if per_step else "")
 
     def need_gpu(self) -> None:

@@ -12,8 +12,8 @@ from pyprof.units import duration, percent
 _WAITS = {
     "queued": "it is between kernels that were launched in time",
     "data loader": "it waits for the DataLoader",
-    "synchronization": "it waits because the program had waited for it",
-    "host copy": "it waits because the program had waited for a copy",
+    "synchronization": "nothing was queued, because the program had waited for the GPU",
+    "host copy": "nothing was queued, because the program had waited for a copy",
     "launch-bound": "it waits for launches",
     "not recorded": "the recording does not show what it waits for",
 }
