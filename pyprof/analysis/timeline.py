@@ -32,6 +32,13 @@ class Activity:
         self.name, start, end = store.rows(query, (worker,))[0]
         self.span: tuple[int, int] = (start, end)
 
+    @cached_property
+    def extent(self) -> tuple[int, int]:
+        """The time of the recording and of the steps that reach into it, which may begin before its first event."""
+        query = "select min(start_ns), max(end_ns) from step where worker = ? and start_ns < ? and end_ns > ?"
+        start, end = self.store.rows(query, (self.worker, *self.span[::-1]))[0]
+        return (min(self.span[0], start), max(self.span[1], end)) if start is not None else self.span
+
     def own(self, column: str) -> str:
         """Return the condition in SQL that a column of ids is of this worker."""
         return f"{column} >= {first_id(self.worker)} and {column} < {first_id(self.worker + 1)}"

@@ -152,7 +152,8 @@ def gap(activity: Activity, start: int, end: int, event: int, work: Callable[[in
     for none), and the calls during which it began, with what their copies copied; `work`: of a thread, at least in the
     gap."""
     begin, stop = np.array([start]), np.array([end])
-    own = causes_of(activity, Gaps(begin, stop, np.array([event])), Waits(activity))
+    recorded = Gaps(np.clip(begin, *activity.span), np.clip(stop, *activity.span), np.array([event]))
+    own = causes_of(activity, recorded, Waits(activity))
     host = work(int(own.thread[0]))
     places = pd.DataFrame(_places(activity, host, own))
     texts = _texts(activity.store, host, places).iloc[0]

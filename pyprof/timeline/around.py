@@ -51,6 +51,7 @@ class _Around(Activity):
 
     def __init__(self, store: Store, worker: int, device: int, start: int, end: int):
         super().__init__(store, worker)
+        start, end = np.clip((start, end), *self.span).tolist()  # a step may be longer than the recording
         began: list[int] = []
         after: list[int] = []
         for track in stored.places(store, worker, ("api", "stream")):

@@ -145,7 +145,7 @@ def _device_tracks(store: Store, activity: Activity, operators: _Operators) -> I
     event = {name: _plain(activity.event[name]) for name in ("device", "name", "operator")}
     query = f"select stream from event where {activity.own('id')} and {ON_GPU} order by id"
     stream = _integers(store, query)["stream"]
-    low, high = activity.span
+    low, high = activity.extent
     order = np.argsort(activity.start, kind="stable")
     for device, places in groups(event["device"][order]):
         on = order[places]

@@ -52,8 +52,8 @@ def timeline(store: Store, version: str) -> Timeline:
     steps = store.rows(f"select worker, number, start_ns, end_ns from step order by start_ns limit {_STEPS}")
     return Timeline(
         version=version,
-        start=min(track.start for track in tracks),
-        end=max(track.end for track in tracks),
+        start=min([*(track.start for track in tracks), *(row[2] for row in steps)]),
+        end=max([*(track.end for track in tracks), *(row[3] for row in steps)]),
         workers=[
             TimelineWorker(id=number, name=name)
             for number, name in store.rows("select id, name from worker order by id")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pyprof.timeline.around import gap_of
 from tests import kineto
 
 DATA = Path(os.environ.get("PYPROF_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+GPU = Path(__file__).resolve().parents[1] / "traces" / "gpu"
 us = 1000
 
 
@@ -65,11 +67,8 @@ def added(path: Path, recording: Path) -> tuple[dict[Any, Any], dict[Any, Any]]:
             name: (start, end) for name, start, end in store.rows("select name, start_ns, end_ns from worker")
         }
         for worker, one in gaps(store):
-            (low, high), (first, last) = steps.get(worker, spans[worker]), spans[worker]
-            # A step may be longer than the recording of the process.
-            start = low if one.start_ns == first else max(one.start_ns, low)
-            end = high if one.end_ns == last else min(one.end_ns, high)
-            if (length := end - start) > 0:
+            low, high = steps.get(worker, spans[worker])
+            if (length := min(one.end_ns, high) - max(one.start_ns, low)) > 0:
                 place = (
                     one.cause,
                     one.call,
@@ -118,6 +117,19 @@ def test_an_operator_with_ranges_one_after_the_other(tmp_path: Path) -> None:
     assert own == report
     (late,) = (key for key, (_, total, _) in own.items() if total == 165 * us)
     assert late[1:7] == ("launch-bound", None, "LogSoftmaxBackward0", "in", "cross_entropy_loss", None)
+
+
+def test_a_step_that_begins_before_the_first_event(tmp_path: Path) -> None:
+    """The gap before the first kernel begins with the step, on the timeline as in the report."""
+    recording = tmp_path / "transformer_bf16.sqlite"
+    recording.write_bytes(gzip.decompress((GPU / "transformer_bf16.sqlite.gz").read_bytes()))
+    own, report = added(tmp_path / "net_dldb.sqlite", recording)
+    assert own == report
+    with Store(tmp_path / "net_dldb.sqlite") as store:
+        step, first = store.rows("select (select min(start_ns) from step), (select start_ns from worker)")[0]
+        kernel = store.rows("select min(start_ns) from event where kind < 3")[0][0]
+        assert step < first
+        assert next(gaps(store))[1][:2] == (step, kernel)
 
 
 def test_the_rest_of_the_recording_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
