@@ -217,6 +217,7 @@ DIRECTIONS = ("fprop", "bprop", "na")
 FPROP, BPROP, NO_DIRECTION = 0, 1, 2
 PHASES = ("forward", "backward", "recompute", "optimizer", "none")
 FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER, NO_PHASE = 0, 1, 2, 3, 4
+NO_MODULE = "outside of modules"  # as it is shown
 
 
 class Thread(NamedTuple):

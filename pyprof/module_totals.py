@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyprof.estimation import Estimated, costs, warn
+from pyprof.model import NO_MODULE
 from pyprof.prof.cost import lookup
 from pyprof.registry import load_module
 from pyprof.units import si
 
-OUTSIDE = "(outside modules)"
 HEADINGS = ("module", "params", "forward", "backward", "bytes", "share", "calls", "unknown")
 CSV = (
     "depth", "module", "params", "flops", "flops_backward", "bytes", "share", "calls", "unknown",
@@ -78,7 +78,7 @@ def tree(calls: Iterable[Estimated], parameters: dict[tuple[str, str], int]) -> 
 def _down(top: Node, root: str, path: str) -> Iterator[Node]:
     """Yield the nodes from the root to a module."""
     yield top
-    node = top.child(root or OUTSIDE, root)
+    node = top.child(root or NO_MODULE, root)
     yield node
     if path == root:
         return
@@ -90,11 +90,11 @@ def _down(top: Node, root: str, path: str) -> Iterator[Node]:
 
 
 def lines(top: Node, depth: int) -> Iterator[tuple[int, Node]]:
-    """Yield depth and node, parents first, in order of the first call; calls outside modules and the total come
+    """Yield depth and node, parents first, in order of the first call; calls outside of modules and the total come
     last."""
 
     def walk(node: Node, level: int) -> Iterator[tuple[int, Node]]:
-        for child in sorted(node.inside.values(), key=lambda item: item.name == OUTSIDE):
+        for child in sorted(node.inside.values(), key=lambda item: item.name == NO_MODULE):
             if level < depth:
                 yield level, child
                 yield from walk(child, level + 1)
@@ -121,7 +121,7 @@ def text(top: Node, depth: int) -> Iterator[str]:
 def rows(top: Node, depth: int) -> Iterator[tuple[object, ...]]:
     """Yield the tree as rows of `CSV`: exact numbers, share between 0 and 1."""
     for level, node in lines(top, depth):
-        path = "total" if node is top else node.path or OUTSIDE
+        path = "total" if node is top else node.path or NO_MODULE
         share = f"{node.flops / top.flops:.6f}" if top.flops else ""
         yield (
             -1 if node is top else level, path, node.params, node.flops, node.backward, node.bytes, share,

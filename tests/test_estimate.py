@@ -577,7 +577,7 @@ def test_the_command_writes_exact_numbers(script, command):
     assert code == 3
     rows = list(csv.DictReader(io.StringIO(out.partition("\n")[2])))
     of = {row["module"]: row for row in rows}
-    assert list(of) == ["Model", "one", "one.a", "one.b", "two", "tied", "(outside modules)", "total"]
+    assert list(of) == ["Model", "one", "one.a", "one.b", "two", "tied", "outside of modules", "total"]
     assert (of["one.b"]["flops"], of["one.b"]["params"], of["one.b"]["depth"]) == ("128", "36", "2")
     assert int(of["one.b"]["flops_backward"]) == 2 * 128 + 2 * 4  # two products, and the sum over the bias
     assert of["one.b"]["share"] == f"{128 / 512:.6f}"

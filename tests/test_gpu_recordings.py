@@ -344,3 +344,20 @@ def test_recordings_of_two_tools_match_in_a_comparison():
     both = matched.loc[["kernels"]].set_index(["name", "direction"])
     loss = both.loc[("cross_entropy / cross_entropy_loss", "bprop")]
     assert loss["base_calls"] == loss["other_calls"] == 1
+
+
+def test_an_optimizer_is_neither_forward_nor_backward(tmp_path: Path):
+    """And matches that of an older database, which has it as forward."""
+    profile = captured("transformer_bf16")
+    detail = profile.report("detail")
+    optimizer = detail[detail["name"] == "adamw.step"]
+    assert len(optimizer) and optimizer["direction"].isna().all()
+    assert set(detail["direction"].dropna()) == {"fprop", "bprop"}
+    older = tmp_path / "older_dldb.sqlite"
+    profile.save(older)
+    with sqlite3.connect(older) as database:
+        changed = database.execute("update operator set direction = 0 where phase = 3").rowcount
+    database.close()
+    assert changed
+    table = session.load(older).diff(profile, by="operator", per="run")
+    assert set(table["matched_by"]) == {"module and shapes"} and not table["delta_device_ns"].any()

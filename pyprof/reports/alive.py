@@ -38,7 +38,7 @@ _COLUMNS = (
         "operator", "Operator", "",
         f"Type of the innermost operator that ran on the allocating thread; {UNASSOCIATED} if there was none.", str,
     ),
-    ReportColumn("module", "Module", "", "Path of its module; empty outside modules, or if not recorded.", str),
+    ReportColumn("module", "Module", "", "Path of its module; empty outside of modules, or if not recorded.", str),
     ReportColumn("line", "Source Line", "", "Last line of its call stack, for a backward that of the forward.", str),
     ReportColumn("shapes", "Input Shapes", "", "Shapes of its inputs; empty if not recorded.", str),
     ReportColumn("phase", "Allocated In", "", f"Phase of the operator: {', '.join(PHASES)}; empty if outside.", str),

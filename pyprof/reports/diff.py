@@ -25,7 +25,7 @@ import pandas as pd
 from pyprof.analysis.coverage import missing
 from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
-from pyprof.model import NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
+from pyprof.model import NO_DIRECTION, NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations
 from pyprof.reports.operator_queries import SELECTED, direction, frame, total
@@ -53,9 +53,11 @@ class Way(NamedTuple):
     kernels: bool = False
 
 
+# Older databases have optimizers as forward.
+_DIRECTION = f"case when o.phase = {OPTIMIZER} then {NO_DIRECTION} else o.direction end as direction"
 _QUERIES = {
     "operator": Way(
-        f"""select s.operator as key, o.type as name, null as operator, o.module, o.shapes, o.direction,
+        f"""select s.operator as key, o.type as name, null as operator, o.module, o.shapes, {_DIRECTION},
                    sum(s.calls) as calls, sum(s.gpu_ns) as device, {total("cpu")} as host
             from op_stat s join operator o on o.id = s.operator where {SELECTED} group by s.operator""",
         OPS,
@@ -66,7 +68,7 @@ _QUERIES = {
     ),
     "kernel": Way(
         f"""select (s.operator << 32) + s.name as key, k.short_name as name, o.type as operator, o.module, o.shapes,
-                   o.direction, sum(s.calls) as calls, sum(s.gpu_ns) as device, null as host
+                   {_DIRECTION}, sum(s.calls) as calls, sum(s.gpu_ns) as device, null as host
             from op_kernel_stat s join operator o on o.id = s.operator join kernel_name k on k.id = s.name
             where {SELECTED} group by s.operator, s.name""",
         EVENTS,
@@ -280,7 +282,7 @@ def _of_complete(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return what the query of a subject returns, of some iterations alone."""
     kernels = way.sums is EVENTS
     table = complete.sums(source, way.sums, covered, ["operator", "name"] if kernels else ["operator"])
-    about = frame(source, "select id as operator, type, module, shapes, direction from operator")
+    about = frame(source, f"select id as operator, type, module, shapes, {_DIRECTION} from operator o")
     table = table.merge(about.astype({"operator": int}), on="operator")
     if kernels:
         names = dict(source.store.rows("select id, short_name from kernel_name"))

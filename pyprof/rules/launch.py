@@ -44,10 +44,16 @@ def launch_bound(run: Run) -> Finding | None:
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
     every = run.wall / max(run.steps, 1) / max(per_step, 1)
     cost = f" and its launch call {duration(time / calls)} on the CPU" if calls else ""
+    fewer = (
+        _less_launches(run)
+        if per_step >= limit("R05.kernels") or not run.cut
+        else f"With {per_step:.0f} kernels{run.per_step}, fusing them saves little: move Python code and other work of "
+        "the CPU out of the step (the report idle has its lines), and do more in each step."
+    )
     return run.finding(
         f"The GPU waits for kernel launches {percent(run.share(late))} of the time: there are {per_step:.0f} "
         f"kernels{run.per_step}, one every {duration(every)}; the median kernel takes {duration(middle)}{cost}.",
-        f"{_less_launches(run)} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
+        f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
         late,
         _gaps(run),

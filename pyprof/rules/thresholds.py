@@ -27,6 +27,7 @@ LIMITS = {
     "R03.busy": Limit(0.50, "", "share in which the GPU is busy, below"),
     "R05.late": Limit(0.20, "", "share in which the GPU waits for a launch"),
     "R05.median": Limit(15_000, "ns", "median length of a kernel, below"),
+    "R05.kernels": Limit(10, "kernels per step", "from which fusing them is advised"),
     "R06.short": Limit(5_000, "ns", "length of a short kernel, below"),
     "R06.launches": Limit(0.50, "", "share of short kernels among all launches"),
     "R06.time": Limit(0.15, "", "share of short kernels in the time of all kernels, below"),
@@ -82,6 +83,11 @@ LIMITS = {
     "R40.bytes": Limit(4_096, "bytes", "size of a copy that counts"),
     "R40.per_step": Limit(1, "pairs per step", "copies to the host and back of one size, more than"),
     "R43.memory": Limit(0.90, "", "share of the GPU's memory that was allocated at most, more than"),
+    "R44.share": Limit(0.20, "", "share of products in float32 on a CPU"),
+    "R45.share": Limit(0.50, "", "share of operators on a CPU"),
+    "R45.cores": Limit(0.50, "", "threads of an operator per core of the process, below"),
+    "R46.length": Limit(20_000, "ns", "mean length of a short operator's calls, below"),
+    "R46.share": Limit(0.30, "", "share of such operators"),
 }  # fmt: skip
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import pandas as pd
 
 from pyprof.metrics import METRICS, Value
+from pyprof.model import NO_MODULE
 from pyprof.reports.diff import REPORT
 from pyprof.units import duration
 from pyprof.viewer import models
 from pyprof.viewer.report_pages import Sheet
 
 _IN_STEP = {"wall_time", "average_iteration", "profiler_overhead"}  # of the step's rows, or of no step
-NOWHERE = "outside of modules, or in several"
+NOWHERE = f"{NO_MODULE}, or in several"
 
 
 class Comparison:

@@ -329,15 +329,11 @@ def _common(paths: list[str]) -> str | None:
 
 def _notes(source: Source) -> list[str]:
     notes = []
-    store, window = source.store, source.aggregation
+    store = source.store
     if not source.gpu:
         notes.append("Everything ran on the CPU: times are operators' own.")
     if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
         notes.append("No operators were recorded: kernels have no operators, modules or source lines.")
-    if window.method == "none":
-        notes.append(
-            "No iterations were found: the whole recording counts as one. Select a key operator under Iterations."
-        )
     # Records that were repaired and kept change no figure: the coverage has them.
     missing = sum(
         count or 0 for reason, count in store.rows("select reason, count from lost") if is_missing(reason)

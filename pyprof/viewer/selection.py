@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pyprof.analysis.partition import Union
+from pyprof.model import NO_MODULE
 from pyprof.store.files import Store
 from pyprof.viewer.event_sums import COUNT, TIME, Part, Sums, parts_of, sums_of, values_of, work_of
 from pyprof.viewer.models import (
@@ -144,7 +145,8 @@ def _table(
     store: Store, sums: list[Sums], work: bool, key: Key, title: str, of: str, query: str
 ) -> SelectedTable:
     """Return sums by the text that a query gives for each operator or kernel name, the longest first."""
-    labels: dict[int, str] = {number: label or f"no {title.lower()}" for number, label in store.rows(query)}
+    nameless = NO_MODULE if key == "module" else f"no {title.lower()}"
+    labels: dict[int, str] = {number: label or nameless for number, label in store.rows(query)}
     codes = [number for one in sums for number in (one.operator if of == "op" else one.name).tolist()]
     inside: dict[str, list[int]] = {}
     for place, number in enumerate(codes):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pyprof.marker import CallMarker, ModuleMarker, TraceMarker, decode
-from pyprof.model import DIRECTIONS
+from pyprof.model import DIRECTIONS, NO_MODULE
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
 from pyprof.viewer.counter_values import available
@@ -221,4 +221,4 @@ def _label(by: str, value: Any) -> str:
         return DIRECTIONS[value] if isinstance(value, int) and 0 <= value < 2 else "neither"
     if by == "tc":
         return {1: "tensor cores", 0: "no tensor cores"}.get(value, "unknown")
-    return str(value) if value else "none"
+    return str(value) if value else NO_MODULE if by == "module" else "none"

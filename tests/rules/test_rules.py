@@ -17,7 +17,7 @@ from pyprof.rules import RULES, Finding, Outcome, Premise, Rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate, judge
 from pyprof.rules.premises import KINDS
-from tests.rules.small import A100, DEVICE, PAGEABLE, PINNED, Small, opened
+from tests.rules.small import A100, DEVICE, PAGEABLE, PINNED, V100, Small, opened
 
 load_folder("pyprof.rules")
 GEMM, HALF = "volta_sgemm_128x64_tn", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -47,6 +47,21 @@ def without_gpu() -> Small:
     made = Small(gpu=None)
     for t in made.each():
         made.cpu("aten::addmm", t, 500_000, made.op("linear", t, t + 500_000))
+    return made
+
+
+def on_cpu(count: int, time: int, **facts: str | None) -> Small:
+    """Linear layers one after the other in each step on 8 cores, with other facts than these."""
+    known: dict[str, str | None] = {
+        "cpu.id": "AuthenticAMD 26 2 1", "cpu.isa": "avx2,fma,avx512f,avx512_bf16", "cpu.mhz": "2000",
+        "cpu.cores": "8", "cpu.usable": "8", "threads.intraop": "8", "autocast.cpu.seen": "no",
+    }  # fmt: skip
+    known |= {name.replace("__", "."): value for name, value in facts.items()}
+    made = Small(gpu=None, meta={name: value for name, value in known.items() if value is not None})
+    for t in made.each():
+        for start in range(t, t + count * time, time):
+            op = made.op("linear", start, start + time, dtype="float32", eligible=True)
+            made.cpu("aten::addmm", start, time, op)
     return made
 
 
@@ -526,6 +541,18 @@ CASES = {
         lambda: allocated(15 << 30), None, lambda: allocated(14 << 30), lambda: allocated(None),
         lambda: allocated(4 << 30),
     ),
+    # Zen 5: 128 operations of bfloat16 per clock, 64 of float32.
+    "R44": Case(
+        lambda: on_cpu(1, 600_000), 10 * 600_000 // 2, lambda: on_cpu(1, 200_000),
+        lambda: on_cpu(1, 600_000, cpu__isa=None), lambda: on_cpu(1, 600_000, autocast__cpu__seen="yes"),
+    ),
+    "R45": Case(
+        lambda: on_cpu(1, 600_000, threads__intraop="1"), None, lambda: on_cpu(1, 500_000, threads__intraop="1"),
+        lambda: on_cpu(1, 600_000, threads__intraop=None), lambda: on_cpu(1, 600_000, threads__intraop="4"),
+    ),
+    "R46": Case(
+        lambda: on_cpu(40, 15_000), None, lambda: on_cpu(20, 15_000), None, lambda: on_cpu(3, 200_000),
+    ),
 }  # fmt: skip
 
 
@@ -719,8 +746,36 @@ def test_premises_are_checked_before_a_rule_looks():
     assert not looked
 
 
+@pytest.mark.parametrize("rule", ["R44", "R45", "R46"])
+def test_rules_about_cpus_are_silent_where_a_gpu_works(rule: str) -> None:
+    """Each fires on the operators alone."""
+    made = on_cpu(40, 15_000, threads__intraop="1")
+    assert outcome(rule, made).finding
+    made.gpu = V100
+    made.kernel(GEMM, 500_000, 100_000, made.op("linear", 0, 1_000))
+    assert outcome(rule, made)[1:3] == (None, None)
+
+
+def test_more_threads_than_processors_wait_for_each_other() -> None:
+    problem = outcome("R45", on_cpu(1, 600_000, cpu__usable="4")).finding
+    assert problem is not None
+    assert "8 threads" in problem.problem and "only 4 processors" in problem.problem
+    assert "set_num_threads(4)" in problem.advice
+
+
+@pytest.mark.parametrize("kernels, advice", [(9, "move Python code"), (10, "torch.compile")])
+def test_few_kernels_are_not_to_be_fused(kernels: int, advice: str) -> None:
+    made = Small()
+    for t in made.each():
+        op = made.op("mlp", t, t + 900_000)
+        for start in range(t + 20_000, t + 20_000 + kernels * 80_000, 80_000):
+            made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
+    problem = outcome("R05", made).finding
+    assert problem is not None and advice in problem.advice
+
+
 def test_rules_about_gpus_say_that_a_recording_has_none():
     with opened(without_gpu()) as database:
         found = evaluate(Source(database, aggregations(database)[0]))
     told = {each.rule.id for each in found if each.needs and each.needs.startswith("needs a GPU")}
-    assert told == set(RULES) - {"R01", "R02", "R08", "R09", "R34", "R35", "R38"}
+    assert told == set(RULES) - {"R01", "R02", "R08", "R09", "R34", "R35", "R38", "R44", "R45", "R46"}

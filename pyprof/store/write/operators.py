@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyprof.marker import EVALUATE, is_node
-from pyprof.model import Call, Site, Tensor, Value
+from pyprof.model import NO_DIRECTION, OPTIMIZER, Call, Site, Tensor, Value
 from pyprof.prof.attribution.attribute import family
 from pyprof.prof.kernels import FITS, PRODUCTS
 from pyprof.prof.params import dtype, params
@@ -100,10 +100,12 @@ class Operators:
 
     def _add(self, key: _Key) -> int:
         type_ = type_of(key.op)
+        # The parser has two directions, as NVIDIA's pyprof; an optimizer's work is neither.
+        direction = NO_DIRECTION if key.phase == OPTIMIZER else key.direction
         op_id = f"{type_.upper()}_{self._next(type_)}"
         self.rows.append(
             Operator(
-                op_id, self._name(key, type_), type_, key.mod, key.direction, key.phase, key.module,
+                op_id, self._name(key, type_), type_, key.mod, direction, key.phase, key.module,
                 key.trace, params(key.call) if key.call else None, dtype(key.call) if key.call else None,
                 shapes(key.call) if key.call else None, eligible=False,
             )
