@@ -22,7 +22,7 @@ _DEVICE = "Time with work on the device, summed over executions"
     "module",
     "Modules",
     (
-        Column("module", "Module", "", "Path of the module, from the model; empty for operators outside of modules.", str),
+        Column("module", "Module", "", "Path of the module, from the model; empty outside of modules.", str),
         Column("depth", "Depth", "", "Number of modules above it."),
         Column(
             "occurrences", "Occurrences", "count",

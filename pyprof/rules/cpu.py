@@ -120,7 +120,7 @@ def cpu_short_operators(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"{calls / max(run.steps, 1):,.0f} calls{run.per_step} of short operators take {run.time(time)}, "
-        f"{percent(run.share(time))} of the time: {duration(time / calls)} each, of which calling them is a large part.",
+        f"{percent(run.share(time))} of the time: {duration(time / calls)} each, much of it for the call itself.",
         "Compile the model with torch.compile, which merges elementwise operators; use larger batches; replace loops "
         "over slices by one operator over the whole tensor.",
         None,

@@ -759,11 +759,12 @@ def test_rules_about_cpus_are_silent_where_a_gpu_works(rule: str) -> None:
 def test_more_threads_than_processors_wait_for_each_other() -> None:
     problem = outcome("R45", on_cpu(1, 600_000, cpu__usable="4")).finding
     assert problem is not None
-    assert "8 threads" in problem.problem and "only 4 processors" in problem.problem
+    assert "8 threads" in problem.problem
+    assert "only 4 processors" in problem.problem
     assert "set_num_threads(4)" in problem.advice
 
 
-@pytest.mark.parametrize("kernels, advice", [(9, "move Python code"), (10, "torch.compile")])
+@pytest.mark.parametrize(("kernels", "advice"), [(9, "move Python code"), (10, "torch.compile")])
 def test_few_kernels_are_not_to_be_fused(kernels: int, advice: str) -> None:
     made = Small()
     for t in made.each():
@@ -771,7 +772,8 @@ def test_few_kernels_are_not_to_be_fused(kernels: int, advice: str) -> None:
         for start in range(t + 20_000, t + 20_000 + kernels * 80_000, 80_000):
             made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
     problem = outcome("R05", made).finding
-    assert problem is not None and advice in problem.advice
+    assert problem is not None
+    assert advice in problem.advice
 
 
 def test_rules_about_gpus_say_that_a_recording_has_none():
