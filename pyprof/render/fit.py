@@ -29,6 +29,7 @@ from pyprof.reports import Column, Report
 _UNITS = {
     "ns": (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)),
     "B": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)),
+    "FLOP/s": (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6), ("FLOP/s", 1.0)),
 }
 _FIRST, _TEXT = 24, 12  # minimum widths of the first column and of other texts
 _MIN_NUMBERS = 5  # number of numeric columns that are removed last

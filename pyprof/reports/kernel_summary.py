@@ -55,6 +55,18 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
             "tc_eligible", "Op Tensor Cores Eligible", "",
             "Whether tensor cores could do the operator, by its name; empty without an operator.", bool,
         ),
+        Column(
+            "flops_per_s", "FLOP Rate (FLOP/s)", "FLOP/s",
+            "FLOPs of these kernels divided by the device time of those whose FLOPs are known.", float,
+        ),
+        Column(
+            "bandwidth", "Bandwidth (GB/s)", "GB/s",
+            "Bytes of these kernels divided by the device time of those whose bytes are known.", float,
+        ),
+        Column(
+            "intensity", "Intensity (FLOP/B)", "FLOP/B",
+            "Known FLOPs divided by known bytes: with the FLOP rate, the place in the roofline.", float,
+        ),
         *efficiency.columns("these kernels"),
     ),
     options=(
@@ -89,8 +101,9 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
         **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
     ).reset_index()  # fmt: skip
-    work = efficiency.of_events(source, pd.DataFrame(keys), launched(source, efficiency.EVENT, IS_KERNEL))
-    table = table.join(work, on=list(keys))
+    work = launched(source, f"{efficiency.EVENT}, flops, bytes", IS_KERNEL)
+    table = table.join(efficiency.of_events(source, pd.DataFrame(keys), work), on=list(keys))
+    table = table.join(_rates(pd.DataFrame(keys), work), on=list(keys))
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["tc"] = np.where(table["used"], True, np.where(table["unknown"], None, False))  # type: ignore[call-overload]
     for name in ("blocks_per_sm", "occupancy"):
@@ -102,6 +115,24 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         if key in keys:
             table[name] = [cells[code] for code in table[key]]
     return table.assign(name=category(table["name"].to_numpy(), texts))
+
+
+def _rates(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
+    """Return FLOPs per second, GB per second and FLOPs per byte, as a point of the roofline has them."""
+    columns = {}
+    for name in ("flops", "bytes"):
+        known = event[name].mask()
+        columns[name] = np.where(known, event[name].values, 0).astype(float)
+        columns[f"{name}_ns"] = np.where(known, event["gpu_ns"].values, 0)
+    sums = keys.assign(**columns).groupby(list(keys), sort=True)[list(columns)].sum()
+    flops, size = (sums[name].where(sums[f"{name}_ns"] > 0) for name in ("flops", "bytes"))
+    return pd.DataFrame(
+        {
+            "flops_per_s": flops * 1e9 / sums["flops_ns"],
+            "bandwidth": size / sums["bytes_ns"],
+            "intensity": flops / size.where(size > 0),
+        }
+    )
 
 
 def _codes(column: Values) -> Ints:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -457,6 +458,21 @@ def test_roofline(client):
     for point in found["points"]:
         if point["flops"] and point["bytes"]:
             assert point["intensity"] == point["flops"] / point["bytes"]
+    # The table has the same places, for kernels of one type.
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for point in found["points"]:
+        by_name.setdefault(point["name"], []).append(point)
+    table = client.json("/api/reports/kernel_summary", group_by="name")
+    keys = [column["key"] for column in table["columns"]]
+    for row in (dict(zip(keys, row)) for row in table["rows"]):
+        same = by_name[row["name"]]
+        if len(same) == 1:
+            point = same[0]
+            assert [row[key] for key in ("flops_per_s", "intensity")] == [
+                point["achieved"],
+                point["intensity"],
+            ]
+            assert row["bandwidth"] == pytest.approx(point["bandwidth"] / 1e9, rel=1e-12)
     assert client.json("/api/roofline", limit=1)["total"] == found["total"] == 4
 
 

@@ -48,11 +48,24 @@ export const SIZES = [
   ["GiB", 1024 ** 3],
 ] as const;
 
+const RATES = [
+  ["", 1],
+  ["M", 1e6],
+  ["G", 1e9],
+  ["T", 1e12],
+] as const;
+
 /** How the numbers of a column are shown: divided by `size`, with `places` decimals, in the unit `name`. */
 export interface Scale {
   name: string;
   size: number;
   places: number;
+}
+
+/** The scale of a column of FLOP/s by its largest value. */
+export function rateScale(largest: number): Scale {
+  const fits = RATES.findLast(([, size]) => Math.abs(largest) >= size) ?? RATES[0];
+  return { name: `${fits[0]}FLOP/s`, size: fits[1], places: fits[1] === 1 ? 0 : Math.abs(largest) / fits[1] >= 100 ? 2 : 3 };
 }
 
 /** The scale of a column of ns or B by its largest value: a unit of which it has at least one, and enough decimals for
@@ -78,7 +91,7 @@ export function scaled(value: number, scale: Scale): string {
 }
 
 /** A heading without the unit in which the server's values are. */
-export const unitless = (heading: string): string => heading.replace(/ \((ns|B)\)$/, "");
+export const unitless = (heading: string): string => heading.replace(/ \((ns|B|FLOP\/s)\)$/, "");
 
 /** How many decimals a text has. */
 export function decimals(text: string): number {

@@ -1,5 +1,5 @@
 // The units in which tables show times and sizes: the one that fits a column, until a reader chooses another.
-import { type Scale, scaleOf, SIZES, TIMES } from "./format";
+import { rateScale, type Scale, scaleOf, SIZES, TIMES } from "./format";
 import { keep, kept } from "./kept";
 
 export const CHOICES = { ns: ["", ...TIMES.map(([name]) => name)], B: ["", ...SIZES.map(([name]) => name)] } as const;
@@ -21,4 +21,4 @@ export function choose(unit: Unit, name: string): void {
 
 /** How a column whose largest value is this is shown; undefined for units that are not scaled. */
 export const columnScale = (unit: string, largest: number): Scale | undefined =>
-  unit === "ns" || unit === "B" ? scaleOf(unit, largest, chosen[unit]) : undefined;
+  unit === "ns" || unit === "B" ? scaleOf(unit, largest, chosen[unit]) : unit === "FLOP/s" ? rateScale(largest) : undefined;

@@ -123,7 +123,10 @@ class Page:
         """Headings of a table, with the units of the server's values."""
         texts = self.find(f'[data-table="{table}"] th').all_inner_texts()
         plain = [text.strip("▲▼ ").replace("\n", " ") for text in texts]
-        return [re.sub(r"\([KMG]iB\)$", "(B)", re.sub(r"\((µ|m)?s\)$", "(ns)", text)) for text in plain]
+        return [
+            re.sub(r"\([KMG]iB\)$", "(B)", re.sub(r"\((µ|m)?s\)$", "(ns)", re.sub(r"\([MGT]F", "(F", text)))
+            for text in plain
+        ]
 
     def showing(self, table: str) -> str:
         return str(self.find(f'[data-table="{table}"] [data-showing]').inner_text())

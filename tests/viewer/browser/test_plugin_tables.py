@@ -200,6 +200,31 @@ def test_a_rectangle_around_a_point_of_the_roofline_zooms_in(opened: Open):
         assert points.count() == len(names)
 
 
+def test_a_rectangle_of_the_roofline_filters_the_table(opened: Open):
+    """The rows are those of the points in it."""
+    with serving(demo.RECORDING) as server:
+        read(server)
+        page = opened(server)
+        page.go("kernels")
+        points = page.find("[data-panel=roofline] [data-point]")
+        total = points.count()
+        points.last.scroll_into_view_if_needed()
+        box = page.find("[data-panel=roofline] svg").bounding_box()
+        x, y, width, height = (box[key] for key in ("x", "y", "width", "height"))
+        page.tab.mouse.move(x + 0.5 * width, y + 5)
+        page.tab.mouse.down()
+        page.tab.mouse.move(x + 0.88 * width, y + 0.5 * height)
+        page.tab.mouse.up()
+        inside = {one.get_attribute("data-tip").split("\n")[0] for one in points.all()}
+        assert inside
+        assert points.count() < total
+        page.find("[data-panel=roofline] button:has-text('Filter Table')").click()
+        page.settled()
+        names = page.find("[data-table=kernels] tbody td[data-key=name]")
+        shown = [one.inner_text().replace("\n", "") for one in names.all()]
+        assert sorted(shown) == sorted(name.removeprefix("void ") for name in inside)
+
+
 @pytest.mark.statement("PK05", "PK06", "PK07", "PK08", "PK09", "PK10", "PK11")
 def test_tables_of_kernels(opened: Open, traces: Asking):
     page = opened(traces)
@@ -207,7 +232,7 @@ def test_tables_of_kernels(opened: Open, traces: Asking):
     whole = [
         "Name", "Operator", "Grid", "Block", "Registers Per Thread", "Shared Memory (B)", "Tensor Cores Used",
         "Op Tensor Cores Eligible", "Calls", "Total (ns)", "Mean (ns)", "Max (ns)", "Min (ns)", "Mean Blocks Per SM",
-        "Mean Est. Achieved Occupancy (%)", *WORK,
+        "Mean Est. Achieved Occupancy (%)", *WORK, "FLOP Rate (FLOP/s)", "Bandwidth (GB/s)", "Intensity (FLOP/B)",
     ]  # fmt: skip
     of_operator = ("Operator", "Op Tensor Cores Eligible")
     assert page.headings("kernels") == [one for one in whole[:1] + whole[6:] if one not in of_operator]
