@@ -394,6 +394,23 @@ def _literal_scalar(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def readable(text: str) -> str:
+    """Return the text of a range as a person reads it.
+
+    >>> readable("aten::mm"), readable("layer:encoder")
+    ('aten::mm', 'encoder')
+    """
+    marker = decode(text)
+    if isinstance(marker, CallMarker):
+        call = marker.call
+        return call.op if "::" in call.op or not call.mod else f"{call.mod}.{call.op}"
+    if isinstance(marker, ModuleMarker):
+        return marker.mod
+    if isinstance(marker, TraceMarker):
+        return marker.frames[-1] if marker.frames else "call stack"
+    return marker.name
+
+
 @lru_cache(maxsize=65536)
 def user_frames(frames: tuple[str, ...]) -> tuple[str, ...]:
     """Return the frames outside torch and PyProf, outermost first.

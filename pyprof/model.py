@@ -212,6 +212,10 @@ class Strings:
 # Kinds of a range, and of a GPU event or row.
 PUSH_POP, START_END, MARK = 0, 1, 2
 KERNEL, MEMCPY, MEMSET, OPERATOR = 0, 1, 2, 3
+# Source: ENUM_CUDA_MEM_KIND of Nsight Systems' exports.
+MEMORY_KINDS = {
+    0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static", 6: "managed static"
+}  # fmt: skip
 KINDS = ("kernel", "memcpy", "memset", "operator")
 DIRECTIONS = ("fprop", "bprop", "na")
 FPROP, BPROP, NO_DIRECTION = 0, 1, 2

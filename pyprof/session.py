@@ -307,6 +307,16 @@ class Profile:
 
         return diff(self.source(), by, per).table(other.source())
 
+    def query(self, text: str) -> pd.DataFrame:
+        """Return the rows of a SELECT over the views of docs/sql.md, on a connection that can only read. Raises
+        UsageError for another statement, or a wrong one."""
+        from pyprof.query.engine import Queries
+        from pyprof.store.files import Store
+
+        with Queries(self.database.path, self.database.label, Store.timeout) as queries:
+            answer = queries.answer(text)
+        return answer.frame().infer_objects().set_axis(answer.columns, axis=1)
+
     # --- data frames
 
     @cached_property

@@ -57,7 +57,8 @@ STANDS_ON = {
     # A process of its own runs the command.
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "analysis", "reports"},
-    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline"},
+    "query": CORE | {"store", "reports"},
+    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
@@ -70,10 +71,10 @@ STANDS_ON = {
         "timeline",
     },
     "commands": CORE | {
-        "autostart", "capture", "store", "analysis", "export", "info", "overview", "parse", "prof", "render",
+        "autostart", "capture", "store", "analysis", "export", "info", "overview", "parse", "prof", "query", "render",
         "replayable", "reports", "session", "module_totals", "viewer",
     },
-    "reference": CORE | {"__init__", "prof", "analysis", "metrics", "reports", "rules"},
+    "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart"},
     "__main__": {"commands"},
 }  # fmt: skip

@@ -21,6 +21,7 @@ COMMANDS = {
     "parse": "convert a recording to net.dict",
     "prof": "print the table of kernels",
     "report": "print a report of a recording or a profile database",
+    "query": "run SQL over a recording or a profile database",
     "diff": "compare two runs: what made a step longer or shorter",
     "save": "build a profile database from a recording",
     "export": "write a trace for Perfetto, or a file for Nsight Systems' tools",

@@ -10,17 +10,13 @@ import pandas as pd
 
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
-from pyprof.model import Ints
+from pyprof.model import MEMORY_KINDS, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import distinct, spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
 
-# Source: ENUM_CUDA_MEM_KIND of Nsight Systems' exports.
-_MEMORY = {
-    0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static", 6: "managed static"
-}  # fmt: skip
 _COLUMNS = (
     WORKER,
     Column("device", "Device", "", "Number of the device."),
@@ -110,8 +106,8 @@ def _add_names(source: Source, table: pd.DataFrame, operators: list[tuple[Any, .
         worker=[workers[number] for number in table["worker"]],
         device=table["device"].where(table["device"] >= 0),
         kind=[kinds[number].removeprefix("memcpy ") for number in table["kind"]],
-        source=table["source"].map(_MEMORY),
-        target=table["target"].map(_MEMORY),
+        source=table["source"].map(MEMORY_KINDS),
+        target=table["target"].map(MEMORY_KINDS),
         stack=[operators[number][1] for number in table["operator"]],
         operator=[operators[number][0] for number in table["operator"]],
     )

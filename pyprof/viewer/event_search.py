@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.marker import readable
 from pyprof.model import DIRECTIONS, NO_DIRECTION, Bools, Ints
 from pyprof.reports import Column
 from pyprof.store.files import Store
@@ -23,7 +24,6 @@ from pyprof.timeline.stored import Place
 from pyprof.viewer.filters import Condition, digits_of, parse, text_test
 from pyprof.viewer.models import EventHit, EventHits, SearchHits, TrackHits
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.timeline import readable
 
 _MAX_HITS = 2_000_000  # hits that are kept: 80 MB
 _TICKS = 20_000  # of an answer

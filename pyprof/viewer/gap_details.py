@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 
 from pyprof.analysis.source import Source
+from pyprof.marker import readable
 from pyprof.timeline.around import gap_of
 from pyprof.viewer.details import frames, named_texts
 from pyprof.viewer.host_details import thread_label
 from pyprof.viewer.models import Details, Figure, Partner
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.timeline import readable
 
 _ID = re.compile(r"(\d{1,7})\.(\d{1,7})\.(\d{1,12})")
 _WHERE = {

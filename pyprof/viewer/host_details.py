@@ -7,6 +7,7 @@ from typing import Any
 
 from pyprof.analysis.source import Source
 from pyprof.api_names import without_version
+from pyprof.marker import readable
 from pyprof.reports import Column
 from pyprof.store.ids import worker_of
 from pyprof.store.moments import first_from
@@ -14,7 +15,6 @@ from pyprof.viewer.details import ROWS, frames_of, named_texts, row_number
 from pyprof.viewer.models import Details, Figure, NamedTable, Partner
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import columns_of
-from pyprof.viewer.timeline import readable
 
 _KINDS = ("push/pop range", "start/end range", "mark", "operator or range of torch", "Python function")
 _MANY = 200_000  # launches of a range that are added up

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pyprof.marker import CallMarker, ModuleMarker, TraceMarker, decode
+from pyprof.marker import readable
 from pyprof.model import DIRECTIONS, NO_MODULE
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
@@ -169,23 +169,6 @@ def texts(store: Store, queries: Sequence[str]) -> dict[str, dict[str, str]]:
         show: Callable[[str], str] = readable if table == "string" else str
         out.setdefault(table, {}).update({str(number): show(text)[:_LONGEST] for number, text in rows})
     return out
-
-
-def readable(text: str) -> str:
-    """Return the text of a range as a person reads it.
-
-    >>> readable("aten::mm"), readable("layer:encoder")
-    ('aten::mm', 'encoder')
-    """
-    marker = decode(text)
-    if isinstance(marker, CallMarker):
-        call = marker.call
-        return call.op if "::" in call.op or not call.mod else f"{call.mod}.{call.op}"
-    if isinstance(marker, ModuleMarker):
-        return marker.mod
-    if isinstance(marker, TraceMarker):
-        return marker.frames[-1] if marker.frames else "call stack"
-    return marker.name
 
 
 def colors(store: Store, by: str) -> Colors:

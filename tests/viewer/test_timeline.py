@@ -19,9 +19,9 @@ import pyarrow as pa
 import pytest
 
 from pyprof import session
+from pyprof.marker import readable
 from pyprof.timeline import tiles
 from pyprof.viewer.durations import summary
-from pyprof.viewer.timeline import readable
 from tests.build import LONG
 from tests.viewer.conftest import STEPS, Asking, serving
 

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of a profile: one SELECT over the views, its rows in pages.
+
+The connection can only read: SQLite asks an authorizer for each action of a statement, and all but SELECT, reading and
+functions without side effects are refused (store/access.py). A query that takes too long is stopped.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyprof.arguments import nearest
+from pyprof.errors import PyProfError, UsageError
+from pyprof.marker import readable
+from pyprof.query.views import VIEWS, statements
+from pyprof.store import access
+from pyprof.store.files import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pyprof.reports import Column
+
+_UNKNOWN = re.compile(r"no such (table|column|function): (.+)")
+_CORRUPT = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR"}
+_SKIPPED = 1000  # rows that are read at a time to reach a page
+
+
+class Answer(NamedTuple):
+    """Rows of a query: names of the columns, cells (integers, floats, texts, None), whether there are more rows."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    more: bool
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows with the numbers of the columns as their names, which need not be unique in SQL."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=list(map(str, range(len(self.columns)))), dtype=object)
+
+
+class Queries(Store):
+    """A profile database that is open for queries."""
+
+    def __init__(self, path: Path, label: str, seconds: float):
+        """Open a database; `seconds`: that a query may take. Raises FormatError."""
+        super().__init__(path, label=label)
+        self._seconds = seconds
+        with self._query():
+            self.connection.set_authorizer(None)
+            self.connection.execute("pragma query_only = off")  # it forbids temporary views as well
+            self.connection.create_function("readable", 1, _readable, deterministic=True)
+            for statement in statements():
+                self.connection.execute(statement)
+        access.restrict(self.connection)
+
+    def answer(self, text: str, limit: int | None = None, offset: int = 0) -> Answer:
+        """Return rows of a SELECT, from `offset` on, at most `limit`. Raises UsageError for another statement, or one
+        that SQLite does not understand; PyProfError when time is up."""
+        try:
+            with self._query():
+                cursor = self.connection.execute(text)
+                if cursor.description is None:
+                    raise UsageError(
+                        "the query is empty; expected a SELECT, as in: select * from kernels limit 10."
+                    )
+                columns = [column[0] for column in cursor.description]
+                while offset and (skipped := len(cursor.fetchmany(min(offset, _SKIPPED)))):
+                    offset -= skipped
+                rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
+                more = limit is not None and cursor.fetchone() is not None
+        except UnicodeEncodeError:
+            raise UsageError("the query is not a text that UTF-8 can express.") from None
+        except MemoryError:
+            raise PyProfError(
+                "the query needs more memory than there is; select fewer rows or columns."
+            ) from None
+        return Answer(columns, [tuple(map(_cell, row)) for row in rows], more)
+
+    def damaged(self, reason: object) -> Any:
+        """Return the error for what SQLite says: mostly the query is wrong, and not the file."""
+        name = getattr(reason, "sqlite_errorname", "")
+        if not isinstance(reason, sqlite3.Error) or name.startswith(tuple(_CORRUPT)):
+            return super().damaged(reason)
+        return UsageError(_sentence(str(reason).partition("\n")[0]))
+
+
+def _sentence(text: str) -> str:
+    """Return what is wrong with a query.
+
+    >>> _sentence("no such table: kernel")
+    'no such table: kernel. Did you mean kernels? Views: pyprof query --help.'
+    """
+    if "not authorized" in text or "prohibited" in text or "readonly" in text or "read-only" in text:
+        return "a query can only read: expected one SELECT over the views (pyprof query --help lists them)."
+    if "one statement at a time" in text:
+        return "expected one statement; found several."
+    if match := _UNKNOWN.match(text):
+        what, name = match.groups()
+        near = nearest(name, VIEWS) if what == "table" else nearest(name.rpartition(".")[2], _columns())
+        where = " Views: pyprof query --help." if what == "table" else " Columns: docs/sql.md."
+        return f"{text}.{near}{where if what != 'function' else ''}"
+    return f"the query is wrong: {text}."
+
+
+def _columns() -> set[str]:
+    return {field.name for view in VIEWS.values() for field in view.fields}
+
+
+def _readable(text: Any) -> Any:
+    return readable(text) if isinstance(text, str) else text
+
+
+def _cell(value: Any) -> Any:
+    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else value
+
+
+def described(answer: Answer) -> tuple[Column, ...]:
+    """Return the columns of an answer as those of a report: unit by the name, kind by the values."""
+    from pyprof.reports import Column
+
+    out = []
+    for number, name in enumerate(answer.columns):
+        kinds = {type(row[number]) for row in answer.rows if row[number] is not None}
+        kind: type = (
+            kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object if kinds else str
+        )
+        out.append(Column(str(number), name, _unit(name), "", kind))
+    return tuple(out)
+
+
+def _unit(name: str) -> str:
+    """Return the unit that a column has in its name.
+
+    >>> _unit("duration_ns"), _unit("copied_bytes"), _unit("mfu_percent"), _unit("name")
+    ('ns', 'B', '%', '')
+    """
+    units = {"ns": "ns", "bytes": "B", "percent": "%"}
+    return units.get(name.rpartition("_")[2], "")
