@@ -74,6 +74,7 @@ setup(
     extras_require={
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
+        "mcp": ["mcp>=2", "pydantic>=2"],
         "tensorboard": ["tensorboard"],
         "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],
     },

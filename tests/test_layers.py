@@ -63,6 +63,7 @@ STANDS_ON = {
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
     "module_totals": CORE | {"prof", "capture", "estimation"},
+    "integrations": CORE | {"session", "query", "overview", "reports", "rules", "timeline", "viewer", "analysis"},
     "dlprof": CORE | {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
     },
@@ -71,8 +72,8 @@ STANDS_ON = {
         "timeline",
     },
     "commands": CORE | {
-        "autostart", "capture", "store", "analysis", "export", "info", "overview", "parse", "prof", "query", "render",
-        "replayable", "reports", "session", "module_totals", "viewer",
+        "autostart", "capture", "store", "analysis", "export", "info", "integrations", "overview", "parse", "prof",
+        "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart"},

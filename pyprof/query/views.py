@@ -139,7 +139,7 @@ _SHARES = (
 _TENSOR_CORES = {1: "used", 0: "not used", 2: "not applicable"}
 _OF_EVENT = "event e left join operator o on o.id = e.operator"
 _EVENT_ID = Field("id", "e.id", "Identifier; on the page it is the event launch:ID.")
-_COPY_KIND = "case e.kind when 1 then 'copy' else 'set' end"
+_COPY_KIND = f"case when e.{IS_COPY} then 'copy' else 'set' end"
 
 VIEWS = {
     "kernels": View(

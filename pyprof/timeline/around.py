@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.analysis.host_work import EXECUTED, SHORTEST, HostWork, Spans
+from pyprof.analysis.idle_gaps import CAUSES, NOTHING
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import API_KINDS
 from pyprof.model import Column, Ints
@@ -26,6 +27,7 @@ from pyprof.timeline.records import Records
 
 _NONE = -1
 _LAST = 1000  # executions
+_EVER = 1 << 61  # ns, beyond any recording
 
 
 def gap_of(store: Store, worker: int, device: int, number: int) -> Gap | None:
@@ -37,6 +39,26 @@ def gap_of(store: Store, worker: int, device: int, number: int) -> Gap | None:
         return None
     around = _Around(store, worker, device, *time)
     return gap(around, *time, around.after, lambda thread: _Host(around, thread, *time))
+
+
+def longest_gaps(store: Store) -> list[str]:
+    """Return the ids, WORKER.DEVICE.NUMBER, of the longest gap of each device: of those with a known cause, if it has
+    any."""
+    labels = dict(store.rows("select id, text from label"))
+    out = []
+    for track in stored.places(store, None, ("idle",)):
+        best: tuple[bool, int, int] | None = None
+        for records in stored.events(store, track, -_EVER, _EVER):
+            unknown = np.array([labels[name] == CAUSES[NOTHING] for name in records.name.tolist()], bool)
+            for mask in (unknown, ~unknown):
+                if mask.any():
+                    lengths = np.where(mask, records.end - records.start, -1)
+                    place = int(lengths.argmax())
+                    own = not unknown[place], int(lengths[place]), int(records.id[place])
+                    best = own if best is None else max(best, own)
+        if best is not None:
+            out.append(f"{track.worker}.{track.device}.{best[2]}")
+    return out
 
 
 def _touching(store: Store, track: stored.Place, start: int, end: int) -> Records:
