@@ -1,11 +1,13 @@
 // Which tracks are shown, in which order, and where.
 import type { Timeline } from "../api/client";
+import { place } from "../lib/router.svelte";
 import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
 export const GAP = 6; // px between tracks
 export const CURVE = 34; // px of a curve
 const HEAD = 24; // px of a worker's heading
+export const LISTED = 200; // events of a lane as a table
 export const FEW = 8; // lanes of a track that is not unfolded
 
 export interface Placed {
@@ -158,3 +160,6 @@ export function trackAt(layout_: Layout, y: number): { placed: Placed; lane: num
   }
   return undefined;
 }
+
+/** Show the counters of devices, or hide them. */
+export const toggleCounters = (): void => place.set({ counters: place.get("counters") === "on" ? undefined : "on" }, true);
