@@ -1,6 +1,5 @@
 // Which tracks are shown, in which order, and where.
 import type { Timeline } from "../api/client";
-import { place } from "../lib/router.svelte";
 import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
@@ -160,6 +159,3 @@ export function trackAt(layout_: Layout, y: number): { placed: Placed; lane: num
   }
   return undefined;
 }
-
-/** Show the counters of devices, or hide them. */
-export const toggleCounters = (): void => place.set({ counters: place.get("counters") === "on" ? undefined : "on" }, true);

@@ -46,3 +46,12 @@ export type Shifts = ReadonlyMap<number, number>;
 export const shiftOf = (shifts: Shifts, worker: number): number => shifts.get(worker) ?? 0;
 
 export const moved = (window: Window, by: number): Window => ({ from: window.from + by, to: window.to + by });
+
+/** A stretch as the address has it, FROM_TO; undefined for anything else. */
+export function stretchOf(text: string | undefined): Window | undefined {
+  const [from, to, ...more] = (text ?? "").split("_").map(Number);
+  const whole = !more.length && Number.isSafeInteger(from) && Number.isSafeInteger(to);
+  return whole && to! > from! ? { from: from!, to: to! } : undefined;
+}
+
+export const textOf = ({ from, to }: Window): string => `${from}_${to}`;
