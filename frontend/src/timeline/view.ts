@@ -49,9 +49,8 @@ export const moved = (window: Window, by: number): Window => ({ from: window.fro
 
 /** A stretch as the address has it, FROM_TO; undefined for anything else. */
 export function stretchOf(text: string | undefined): Window | undefined {
-  const [from, to, ...more] = (text ?? "").split("_").map(Number);
-  const whole = !more.length && Number.isSafeInteger(from) && Number.isSafeInteger(to);
-  return whole && to! > from! ? { from: from!, to: to! } : undefined;
+  const [from = NaN, to = NaN] = (/^(-?\d+)_(-?\d+)$/.exec(text ?? "") ?? []).slice(1).map(Number);
+  return Number.isSafeInteger(from) && Number.isSafeInteger(to) && to > from ? { from, to } : undefined;
 }
 
 export const textOf = ({ from, to }: Window): string => `${from}_${to}`;
