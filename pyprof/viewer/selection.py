@@ -60,9 +60,8 @@ def selection(
     work: bool = False,
     sort: str = "-time",
 ) -> Selection:
-    """Return the sums, with the work of kernels if it is asked for, rows by `sort`: time, count, name or a kind of work,
-    with - the largest first. Raises Trouble for a stretch that is empty or has
-    too many events."""
+    """Return the sums, with the work of kernels if it is asked for. `sort`: of the rows, by time, count, name or a kind
+    of work, with - the largest first. Raises Trouble for a stretch that is empty or has too many events."""
     parts = parts_of(store, start, end, worker, shifts, ("stream", "idle"))
     sums = sums_of(store, [part for part in parts if part.kind == "stream"], work)
     return Selection(
