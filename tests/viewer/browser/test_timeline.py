@@ -410,16 +410,39 @@ def test_durations_of_the_selected_name(page: Page, client: Asking, prof: sessio
     page.find("[data-hits]").first.wait_for()
     drawn(page)
     assert page.find("[data-hits]").first.inner_text().endswith(f" of {lengths.count(lengths[0])}")
-    bars = page.find("[data-bar]:not(:disabled)")
-    bars.last.click()
-    longest = prof.database.rows(
-        "select id from event where name = ? and duration_ns = ? order by start_ns", (name, lengths[-1])
-    )[0][0]
-    page.find(f"aside[data-drawer='launch:{longest}']").wait_for()
+
+
+@pytest.mark.statement("WX06")
+def test_a_bar_of_durations_leads_to_its_longest_event(opened: Open, worked: Asking):
+    """Of those in the time, which is not all: a bar has many durations, and the longest of all is outside."""
+    kernels = worked.json("/api/timeline/hits", find="stream:7", limit=200)["hits"]
+    track = kernels[0]["track"]
+    run = worked.json("/api/timeline")
+    end = (run["start"] + run["end"]) // 2 if len(kernels) > 100 else run["end"]
+
+    def inside(name: int, low: int, high: int) -> list[dict[str, Any]]:
+        own = [one for one in kernels if one["name"] == name and one["start"] < end]
+        return [one for one in own if low <= one["end"] - one["start"] < high]
+
+    bars = []
+    for name in {one["name"] for one in kernels}:
+        found = worked.json("/api/timeline/durations", track=track, name=name, start=run["start"], end=end)
+        for at, (low, high) in enumerate(zip(found["edges"], found["edges"][1:])):
+            events_ = inside(name, low, high)
+            if len({one["end"] - one["start"] for one in events_}) > 1:
+                bars.append((at, events_))
+    at, events_ = max(bars, key=lambda one: len(one[1]))
+    longest = max(events_, key=lambda one: one["end"] - one["start"])
+    other = min(events_, key=lambda one: one["end"] - one["start"])
+    page = opened(worked)
+    start(page, d=f"launch:{other['id']}", area=f"{run['start']}_{end}")
+    page.find(f"[data-bar='{at}']").click()
+    page.find(f"aside[data-drawer='launch:{longest['id']}']").wait_for()
     drawn(page)
-    assert page.tab.evaluate("window.timeline.picture.selected.id") == longest
-    assert page.find("[data-bar].own").get_attribute("data-bar") == bars.last.get_attribute("data-bar")
-    assert page.tab.evaluate("window.timeline.scene.ticks").__len__() > 0
+    assert page.tab.evaluate("window.timeline.picture.selected.id") == longest["id"]
+    assert page.find(f"[data-bar='{at}'].own").count() == 1
+    assert len(page.tab.evaluate("window.timeline.scene.ticks"))
+    assert page.find("[data-hits]").inner_text().partition(" of ")[2] >= str(len(events_))
 
 
 @pytest.mark.statement("WY11", "WX04")
@@ -819,6 +842,25 @@ def test_it_is_accessible(opened: Open, theme: str):
     assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
 
 
+def test_what_is_written_on_a_button_is_in_its_name(opened: Open, worked: Asking):
+    """As who speaks to the page has to say it: also of tracks that are folded, unfolded and pinned."""
+    page = opened(worked)
+    start(page)
+    folded = page.find("[data-track] [aria-label*='more lanes of']")
+    assert folded.count()
+    first = page.find("[data-track]:has([aria-label*='more lanes of'])").first.get_attribute("data-track")
+    for more in ({}, {"open": first, "pin": first}):
+        start(page, **more)
+        page.tab.evaluate(axe())
+        found = page.tab.evaluate(
+            "axe.run({ include: '.page' }, { runOnly: ['label-content-name-mismatch'] })"
+        )
+        assert [one["nodes"][0]["html"] for one in found["violations"]] == []
+        assert found["passes"][0]["nodes"]
+    assert page.find("[data-track] [aria-label^='fewer lanes of']").count() == 1
+    assert page.find("[data-track] [aria-label^='Unpin']").count() == 1
+
+
 @pytest.mark.parametrize(("width", "height", "lines"), [(1280, 800, 1), (390, 844, 2)])
 def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking, width: int, height: int, lines: int):
     """The controls are one line, on a phone two, however many of them there are."""
@@ -1047,6 +1089,11 @@ def test_the_menu_of_an_event(page: Page, client: Asking, prof: session.Profile)
     page.tab.keyboard.press("Escape")
     page.until("[data-context]", 0)
     assert page.find("[data-surface]:focus").count() == 1
+    right_click()
+    entry(page, "Copy link").click()
+    page.find("[role=status]:has-text('Copied.')").wait_for(state="attached")
+    assert f"d=launch%3A{id_}" in page.tab.evaluate("navigator.clipboard.readText()")
+    start(page, **{"from": str(low), "to": str(high)})
     right_click()
     entry(page, "Zoom to this event").click()
     drawn(page)
