@@ -52,6 +52,7 @@ export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
 export type SelectedWork = Schemas["SelectedWork"];
 export type Selection = Schemas["Selection"];
+export type Difference = Schemas["Difference"];
 export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];
 export type SearchHits = Schemas["SearchHits"];
@@ -99,6 +100,7 @@ const FEWER: Record<string, readonly string[]> = {
   "timeline/flows": ["run"],
   "timeline/alignment": ["run"],
   "timeline/selection": ["run", "worker", "align"],
+  "timeline/difference": ["run", "worker", "align"],
   "timeline/flame": ["run", "worker", "align"],
   "timeline/durations": ["run", "worker", "align"],
   "timeline/search": ["run", "worker", "align"],

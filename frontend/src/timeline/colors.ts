@@ -18,6 +18,18 @@ export const TABLE: Record<Track["kind"], "string" | "kernel_name" | "label"> = 
   idle: "label",
 };
 
+/** What colors can stand for, in words. */
+export const BY: Record<string, string> = {
+  type: "operator type",
+  operator: "operator",
+  module: "module",
+  direction: "direction",
+  kind: "kind of kernel",
+  kernel: "kernel",
+  tc: "tensor cores",
+  roofline: "roofline",
+};
+
 export const RANKS = 10;
 /** Of records that have no group. */
 const OF_KIND: Record<Track["kind"], string> = {

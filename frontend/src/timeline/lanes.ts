@@ -6,6 +6,7 @@ export const HEIGHT = 16; // px of a lane
 export const GAP = 6; // px between tracks
 export const CURVE = 34; // px of a curve
 const HEAD = 24; // px of a worker's heading
+export const LISTED = 200; // events of a lane as a table
 export const FEW = 8; // lanes of a track that is not unfolded
 
 export interface Placed {
