@@ -171,6 +171,11 @@ def texts(store: Store, queries: Sequence[str]) -> dict[str, dict[str, str]]:
     return out
 
 
+def labels(store: Store) -> dict[str, int]:
+    """Return the number of the text of each module and cause."""
+    return {text: number for number, text in store.rows("select id, text from label order by id")}
+
+
 def readable(text: str) -> str:
     """Return the text of a range as a person reads it.
 

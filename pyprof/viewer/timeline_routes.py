@@ -198,6 +198,17 @@ async def step_difference(
     return answer
 
 
+@router.get("/labels")
+async def labels(request: Request, other: Side, run: Run = None) -> list[int]:
+    """For each label of another run, by its number, the number that its text has in this run, -1 without one: modules
+    of one name have one color."""
+    first, second = await both_of(request, run, other)
+    own = await run_read(request, first.opened, timeline.labels)
+    texts = await run_read(request, second, timeline.labels)
+    numbers = {number: own.get(text, -1) for text, number in texts.items()}
+    return [numbers.get(number, -1) for number in range(max(numbers, default=-1) + 1)]
+
+
 async def _shifts(request: Request, run: str | None, align: str | None) -> Mapping[int, int]:
     """Return what is added to the times of each worker."""
     return alignment.shifts_of(await aligned(request, align, run) if align else None)

@@ -1,6 +1,7 @@
 // Which tracks are shown, in which order, and where.
 import type { Timeline } from "../api/client";
 import { place } from "../lib/router.svelte";
+import { ownWorker } from "./sides";
 import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
@@ -108,7 +109,7 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
   const search = choice.search.trim().toLowerCase();
   const shown = ordered(timeline).filter(
     (track) =>
-      (choice.worker === undefined || track.worker === choice.worker) &&
+      (choice.worker === undefined || ownWorker(track.worker) === choice.worker) &&
       !choice.hidden.includes(track.id) &&
       (!search || title(track).toLowerCase().includes(search) || (track.kind === "idle" && "busy".includes(search))),
   );
