@@ -151,7 +151,8 @@ async def aligned(
         str,
         Query(
             pattern=r"^(step|collective)(:-?\d{1,15})?$",
-            description="step:NUMBER, collective:NUMBER; without a number, the one that `at` or `event` says.",
+            description="step:NUMBER, collective:NUMBER; without a number, or without one of it, the one that `at` or "
+            "`event` says.",
         ),
     ],
     run: Run = None,

@@ -1,7 +1,7 @@
 // Which tracks are shown, in which order, and where.
 import type { Timeline } from "../api/client";
 import { place } from "../lib/router.svelte";
-import { ownWorker } from "./sides";
+import { isOther, ownWorker } from "./sides";
 import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
@@ -95,6 +95,13 @@ export const KINDS: Record<Track["kind"], string> = {
 
 export const title = (track: Track): string => [track.name, KINDS[track.kind]].filter(Boolean).join(" · ");
 
+/** Workers in the order in which their tracks are; of two recordings the devices of each rank below one another, then hosts. */
+function parts({ workers }: Timeline): [Timeline["workers"][number], boolean | undefined][] {
+  if (!workers.some(({ id }) => isOther(id))) return workers.map((one) => [one, undefined]);
+  const ranks = workers.toSorted((a, b) => ownWorker(a.id) - ownWorker(b.id) || a.id - b.id);
+  return [true, false].flatMap((device) => ranks.map((one): [typeof one, boolean] => [one, device]));
+}
+
 export function layout(timeline: Timeline, choice: Choice): Layout {
   const out: Layout = { hits: undefined, tracks: [], busy: [], counters: [], headings: [], height: 0 };
   let top = GAP;
@@ -121,12 +128,15 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
     const track = shown.find((one) => one.id === id);
     if (track) put(track, true);
   }
-  for (const worker of timeline.workers) {
-    const own = shown.filter((track) => track.worker === worker.id && !choice.pinned.includes(track.id));
+  for (const [worker, device] of parts(timeline)) {
+    const own = shown.filter(
+      (track) =>
+        track.worker === worker.id && !choice.pinned.includes(track.id) && (device === undefined || device === (track.device !== null)),
+    );
     if (!own.length) continue;
     const open = !choice.closed.includes(worker.id);
     if (timeline.workers.length > 1) {
-      out.headings.push({ worker: worker.id, name: worker.name, top, open });
+      out.headings.push({ worker: worker.id, name: device === false ? `${worker.name} · host` : worker.name, top, open });
       top += HEAD;
     }
     if (!open) continue;

@@ -1,17 +1,6 @@
 // A second recording on the axis of the first: which one, where it lies, and what differs in the step at which they are
 // aligned. The address says which; the server matches the operators.
-import {
-  ask,
-  bytes,
-  get,
-  Problem,
-  type Alignment,
-  type Colors,
-  type Flows,
-  type Query,
-  type StepDifference,
-  type Timeline,
-} from "../api/client";
+import { ask, bytes, get, type Alignment, type Colors, type Flows, type Query, type StepDifference, type Timeline } from "../api/client";
 import * as format from "../lib/format";
 import { served } from "../lib/profile.svelte";
 import { resource, type Resource } from "../lib/resource.svelte";
@@ -23,12 +12,16 @@ import { Store } from "./store";
 import { Texts } from "./texts.svelte";
 import { moved, type Shifts, type Window } from "./view";
 
+const ENDING = /(_dldb)?\.sqlite$|(\.pt)?(\.trace)?\.json(\.gz)?$|\.tar\.gz$/;
+
 /** What is kept of a recording as long as the view is open. */
 interface Kept {
   store: Store;
   texts: Texts;
   shares: Shares;
 }
+
+const capital = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 export class Second {
   private readonly answer: Resource<Timeline>;
@@ -59,16 +52,9 @@ export class Second {
       const [run, to, first, mine] = [this.run, this.alignment(), this.base(), this.answer.data];
       if (!run || !to || !first || !mine) return undefined;
       const [own, time] = [this.chosen, this.median(to)];
-      return async (signal) => {
-        try {
-          return await get<Alignment>("timeline/alignment", { run, to: `${to.by}:${own ?? to.number}` }, signal);
-        } catch (problem) {
-          if (!(problem instanceof Problem) || problem.type !== "missing" || own !== undefined) throw problem;
-          // It counts from another number: the one at the same time since the start.
-          const at = time === undefined ? undefined : Math.round(time - first.start + mine.start);
-          return await get<Alignment>("timeline/alignment", { run, to: to.by, at }, signal);
-        }
-      };
+      // If it counts from another number: the one at the same time since the start.
+      const at = own !== undefined || time === undefined ? undefined : Math.round(time - first.start + mine.start);
+      return (signal) => get<Alignment>("timeline/alignment", { run, to: `${to.by}:${own ?? to.number}`, at }, signal);
     });
     this.difference = resource(() => {
       served.version;
@@ -93,8 +79,24 @@ export class Second {
     return Number.isSafeInteger(number) ? number : undefined;
   }
 
-  get names(): readonly [string, string] {
+  /** Of both, as `run` names them. */
+  private get runs(): readonly [string, string] {
     return [place.get("run") ?? served.profile?.runs[0]?.name ?? "", this.run ?? ""];
+  }
+
+  /** Whether it is the first itself. */
+  isFirst(run: string): boolean {
+    return run === this.runs[0];
+  }
+
+  /** Names of both, without what files of their kind end with. */
+  get names(): readonly [string, string] {
+    const [base, other] = this.runs.map((name) => name.replace(ENDING, "")) as [string, string];
+    return base === other ? this.runs : [base, other];
+  }
+
+  get name(): string {
+    return this.names[1];
   }
 
   /** Its timeline, once it is there. */
@@ -108,9 +110,9 @@ export class Second {
     const failed = this.current?.store.failed;
     const texts = [
       this.answer.error?.detail,
-      this.aligned.error && `${this.run} lies at its start. ${this.aligned.error.detail}`,
+      this.aligned.error && `${this.name} lies at its start. ${this.aligned.error.detail}`,
       this.difference.error?.detail,
-      failed instanceof Error ? `Part of ${this.run} could not be read. ${failed.message}` : undefined,
+      failed instanceof Error ? `Part of ${this.name} could not be read. ${failed.message}` : undefined,
     ];
     return [...new Set(texts.filter((text) => text !== undefined))];
   }
@@ -245,7 +247,7 @@ export class Second {
     const [to, own] = [this.alignment(), this.moment];
     if (!to || !own) return "";
     const [first, second] = this.names;
-    return to.label === own.label ? `${to.label} of both` : `${to.label} of ${first} and ${own.label} of ${second}`;
+    return to.label === own.label ? `Both at ${to.label}` : capital(`${to.label} of ${first}, ${own.label} of ${second}`);
   }
 
   // --- questions of it

@@ -1,5 +1,6 @@
 // Two recordings as one timeline: workers and tracks of the other one have numbers beyond those of any recording.
 import type { Colors, Counters, Timeline } from "../api/client";
+import { middle } from "../lib/format";
 import type { Store, Track } from "./store";
 import type { Tile } from "./tiles";
 import type { Window } from "./view";
@@ -22,7 +23,7 @@ const originals = new WeakMap<Track, Track>();
 /** The timeline of the base with the workers, tracks, counters and steps of another below. `names`: of both. */
 export function joined(base: Timeline, other: Timeline, names: readonly [string, string]): Timeline {
   const named = ({ workers }: Timeline, role: string, name: string): Timeline["workers"] =>
-    workers.map((one) => ({ ...one, name: `${role}: ${name}${workers.length > 1 ? ` · ${one.name}` : ""}` }));
+    workers.map((one) => ({ ...one, name: `${role}: ${middle(name, 18)}${workers.length > 1 ? ` · ${one.name}` : ""}` }));
   const moved = <T extends { worker: number }>(one: T): T => ({ ...one, worker: otherWorker(one.worker) });
   const tracks = other.tracks.map((track) => {
     const one = { ...moved(track), id: otherTrack(track.id) };
