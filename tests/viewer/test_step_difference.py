@@ -338,6 +338,20 @@ def test_the_other_goes_while_it_is_open(tmp_path: Path) -> None:
         assert json.dumps(asking.json("/api/timeline", run="a_dldb.sqlite")["tracks"])
 
 
+def test_labels_of_one_name_have_the_number_of_the_base(two: Asking) -> None:
+    """Modules and causes, wherever each recording has them in its list."""
+    texts = {}
+    for run in ("alpha", "beta"):
+        wanted = ",".join(map(str, range(50)))
+        found = two.json("/api/timeline/texts", run=run, of=f"label,{wanted}")["label"]
+        texts[run] = {int(number): text for number, text in found.items()}
+    numbers = two.json("/api/timeline/labels", run="alpha", other="beta")
+    assert len(numbers) == len(texts["beta"])
+    own = {text: number for number, text in texts["alpha"].items()}
+    assert numbers == [own.get(text, -1) for _, text in sorted(texts["beta"].items())]
+    assert max(numbers) >= 0
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="PYPROF_TEST_DATA: the recordings are not there")
 def test_two_steps_of_a_real_recording_add_up(tmp_path: Path) -> None:
     file = DATA / "kineto" / "resnet50_v100_6steps.pt.trace.json.gz"

@@ -92,7 +92,8 @@ export class Second {
   /** Names of both, without what files of their kind end with. */
   get names(): readonly [string, string] {
     const [base, other] = this.runs.map((name) => name.replace(ENDING, "")) as [string, string];
-    return base === other ? this.runs : [base, other];
+    if (base !== other) return [base, other];
+    return this.isFirst(this.run ?? "") ? [base, `${other} (new)`] : this.runs;
   }
 
   get name(): string {
@@ -102,6 +103,11 @@ export class Second {
   /** Its timeline, once it is there. */
   get timeline(): Timeline | undefined {
     return this.run ? this.answer.data : undefined;
+  }
+
+  /** Whether it has the step or collective of the base. */
+  get alone(): boolean {
+    return this.aligned.error !== undefined;
   }
 
   /** What of it cannot be shown, in sentences. */

@@ -304,6 +304,7 @@ def test_the_second_goes_while_it_is_open(opened: Open, folder: Path, tmp_path: 
         (target / NEW).unlink()
         page.tab.goto("about:blank")
         start(page, **PAIR)
-        assert NEW in page.find("main").inner_text()
+        (said,) = page.find(".note").all_inner_texts()
+        assert NEW in said
         assert page.find(f"[data-track='{stream(asking, BASE)}']").count() == 1
         page.wrong[:] = [line for line in page.wrong if "404" not in line and "410" not in line]
