@@ -163,7 +163,10 @@ def test_the_table_adds_up_to_the_difference_of_the_step(page: Page, runs: Askin
     assert page.find("[data-differs-all] [data-change]").get_attribute("data-change") == str(LONGER)
     headline = page.find("[data-difference-headline]").inner_text()
     assert headline.startswith("Step 1 of base, step 31 of new, device time: new takes 500 ns longer (")
-    assert headline.endswith(": worse.")
+    lengths = [end - begin for begin, end in (step(runs, BASE, 1), step(runs, NEW, 31))]
+    assert headline.endswith(
+        f": worse. From start to end the step lasts {lengths[0]} ns in base, {lengths[1]} ns in new."
+    )
     page.find("[data-differ]").select_option("module")
     drawn(page)
     assert "differ=module" in page.parameters()
