@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -187,6 +186,16 @@ def test_what_only_one_has_is_named_and_counts(compared: Compare) -> None:
     assert answer["delta"] == 9 - 12 - 60
 
 
+def test_what_ran_nothing_on_the_device_of_the_base_is_where_the_other_runs_it(compared: Compare) -> None:
+    """A piece has no place in the base without an event there."""
+    base = marked(step(kernel(MM, 70), RELU + "\n    wait 5"))
+    other = marked(step(kernel(MM, 70), kernel(RELU, 9)))
+    answer = compared(base, other, 0, 0)
+    (piece,) = lane(answer, "only")
+    assert (piece["name"], piece["base"], piece["other"], piece["base_event"]) == ("relu", 0, 9, None)
+    assert "relu" not in {one["name"] for one in lane(answer, "operator")}
+
+
 def test_operators_are_matched_by_name_as_in_the_report(compared: Compare) -> None:
     """One that moved to another module keeps its place in the module of the base."""
     answer = compared(marked(plain()), marked(plain(soft=(51, 62), operator=MOVED)), 0, 0)
@@ -320,9 +329,6 @@ def test_the_other_goes_while_it_is_open(tmp_path: Path) -> None:
     """The base still answers."""
     for name, relu in (("a", 12), ("b", 20)):
         save(tmp_path / "runs" / f"{name}_dldb.sqlite", marked(plain(relu)))
-    from pyprof.viewer.library import Library
-
-    assert Library(str(tmp_path / "runs")).runs().keys() == {"a_dldb.sqlite", "b_dldb.sqlite"}
     with serving(tmp_path / "runs") as asking:
         how: dict[str, Any] = {
             "run": "a_dldb.sqlite",
@@ -332,10 +338,11 @@ def test_the_other_goes_while_it_is_open(tmp_path: Path) -> None:
         }
         assert asking.json("/api/timeline/difference", **how)["delta"] == 8
         (tmp_path / "runs" / "b_dldb.sqlite").write_bytes(b"no database")
-        answer = asking.http.get("/api/timeline/difference", params=how)
-        assert answer.status_code in (404, 410, 422), answer.text
+        while (answer := asking.http.get("/api/timeline/difference", params=how)).status_code == 503:
+            time.sleep(0.1)  # it may be a recording that has to be read
+        assert 400 <= answer.status_code < 500, answer.text
         assert "b_dldb.sqlite" in answer.json()["detail"]
-        assert json.dumps(asking.json("/api/timeline", run="a_dldb.sqlite")["tracks"])
+        assert asking.json("/api/timeline", run="a_dldb.sqlite")["tracks"]
 
 
 def test_labels_of_one_name_have_the_number_of_the_base(two: Asking) -> None:
