@@ -105,7 +105,11 @@ export class Second {
     return this.run ? this.answer.data : undefined;
   }
 
-  /** Whether it has the step or collective of the base. */
+  private has(worker: string): boolean {
+    return this.timeline?.workers.some(({ id }) => String(id) === worker) ?? false;
+  }
+
+  /** Whether it has not the step or collective of the base. */
   get alone(): boolean {
     return this.aligned.error !== undefined;
   }
@@ -114,10 +118,12 @@ export class Second {
   get problems(): string[] {
     if (!this.run) return [];
     const failed = this.current?.store.failed;
+    const worker = place.get("worker");
     const texts = [
       this.answer.error?.detail,
       this.aligned.error && `${this.name} lies at its start. ${this.aligned.error.detail}`,
       this.difference.error?.detail,
+      this.timeline && worker && !this.has(worker) ? `${this.name} has no worker ${worker}, which the header chose.` : undefined,
       failed instanceof Error ? `Part of ${this.name} could not be read. ${failed.message}` : undefined,
     ];
     return [...new Set(texts.filter((text) => text !== undefined))];
@@ -293,8 +299,7 @@ export class Second {
   /** What a question of a stretch of its time asks for, beside the stretch. */
   get query(): Query {
     const worker = place.get("worker");
-    const known = this.timeline?.workers.some(({ id }) => String(id) === worker);
-    return { run: this.run, align: this.to, worker: known ? worker : undefined };
+    return { run: this.run, align: this.to, worker: worker && this.has(worker) ? worker : undefined };
   }
 
   /** A stretch of the axis on the clock of its median rank. */
