@@ -29,7 +29,7 @@ def bare() -> Recording:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two recordings of three steps, the new one counts from 30; and one without steps."""
     folder = tmp_path_factory.mktemp("second") / "runs"
-    save(folder / BASE, marked(plain(), plain(), plain()))
+    save(folder / BASE, marked(plain() + "wait 60\n", plain(), plain()))
     save(folder / NEW, marked(plain(20), plain(12 + LONGER), plain(), first=30))
     save(folder / BARE, bare())
     return folder
@@ -111,6 +111,7 @@ def test_the_steps_of_both_begin_at_one_place(page: Page, runs: Asking):
     """The new one counts from 30: what is compared is the step at the same time since the start."""
     base, other = step(runs, BASE, 1), step(runs, NEW, 31)
     shift = base[0] - other[0]
+    assert shift == 60  # its first step is longer
     start(page, **PAIR, **{"from": str(base[0] - 20), "to": str(base[1] + LONGER)})
     assert page.find("[data-other-aligned]").inner_text() == "at its step 31"
     assert dict(picture(page, "shifts && [...window.timeline.picture.shifts]"))[WORKERS] == shift
