@@ -178,7 +178,7 @@ async def aligned(
 _Number = Annotated[int, Query(ge=-MOST, le=MOST)]
 
 
-@router.get("/difference")
+@router.get("/step_difference")
 async def step_difference(
     request: Request,
     other: Side,

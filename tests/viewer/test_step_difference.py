@@ -297,7 +297,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
 
 def ask(two: Asking, status: int = 200, **how: Any) -> Any:
     parameters = {"run": "alpha", "other": "beta", "number": 1, "other_number": 1} | how
-    return two.json("/api/timeline/difference", status=status, **parameters)
+    return two.json("/api/timeline/step_difference", status=status, **parameters)
 
 
 def test_the_route_answers_for_two_runs(two: Asking) -> None:
@@ -336,9 +336,9 @@ def test_the_other_goes_while_it_is_open(tmp_path: Path) -> None:
             "number": 0,
             "other_number": 0,
         }
-        assert asking.json("/api/timeline/difference", **how)["delta"] == 8
+        assert asking.json("/api/timeline/step_difference", **how)["delta"] == 8
         (tmp_path / "runs" / "b_dldb.sqlite").write_bytes(b"no database")
-        while (answer := asking.http.get("/api/timeline/difference", params=how)).status_code == 503:
+        while (answer := asking.http.get("/api/timeline/step_difference", params=how)).status_code == 503:
             time.sleep(0.1)  # it may be a recording that has to be read
         assert 400 <= answer.status_code < 500, answer.text
         assert "b_dldb.sqlite" in answer.json()["detail"]

@@ -99,7 +99,7 @@ const FEWER: Record<string, readonly string[]> = {
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
   "timeline/alignment": ["run"],
-  "timeline/difference": ["run"],
+  "timeline/step_difference": ["run"],
   "timeline/labels": ["run"],
   "timeline/selection": ["run", "worker", "align"],
   "timeline/flame": ["run", "worker", "align"],

@@ -60,7 +60,7 @@ export class Second {
       served.version;
       const [other, to, own] = [this.run, this.alignment(), this.aligned.data];
       if (!other || to?.by !== "step" || own?.by !== "step") return undefined;
-      return ask<StepDifference>("timeline/difference", {
+      return ask<StepDifference>("timeline/step_difference", {
         other,
         number: to.number,
         other_number: own.number,

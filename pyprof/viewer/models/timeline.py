@@ -115,7 +115,7 @@ class Alignment(Model):
     ranks: list[RankOffset]
 
 
-class DifferentStep(Model):
+class ComparedStep(Model):
     """A step of one of two recordings. `time`: device time of its executions; `kind`: what its ids of events are of."""
 
     number: int
@@ -128,7 +128,7 @@ class DifferentStep(Model):
     kind: Literal["launch", "range"]
 
 
-class DifferenceRow(Model):
+class StepRow(Model):
     """Device times (ns) of an operator, or of a module in a direction, in the step of two recordings, null where it has
     no execution."""
 
@@ -145,7 +145,7 @@ class DifferenceRow(Model):
     other_calls: int
 
 
-class DifferenceLane(Model):
+class StepLane(Model):
     """Pieces of a step in the order of their starts: where they are, their device times (ns), the longest event of
     each, and the number of the row.
 
@@ -167,13 +167,13 @@ class StepDifference(Model):
     """A step in two recordings. `delta`: device time of the other minus that of the base, which the rows of each table
     add up to."""
 
-    base: DifferentStep
-    other: DifferentStep
+    base: ComparedStep
+    other: ComparedStep
     delta: int
     notes: list[str]
-    operators: list[DifferenceRow]
-    modules: list[DifferenceRow]
-    lanes: list[DifferenceLane]
+    operators: list[StepRow]
+    modules: list[StepRow]
+    lanes: list[StepLane]
 
 
 class ColorGroup(Model):

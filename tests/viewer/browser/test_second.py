@@ -58,7 +58,7 @@ def step(runs: Asking, run: str, number: int) -> tuple[int, int]:
 
 def difference(runs: Asking, run: str = BASE, other: str = NEW, numbers: tuple[int, int] = (1, 31)) -> Any:
     return runs.json(
-        "/api/timeline/difference", run=run, other=other, number=numbers[0], other_number=numbers[1]
+        "/api/timeline/step_difference", run=run, other=other, number=numbers[0], other_number=numbers[1]
     )
 
 
