@@ -7,7 +7,7 @@ import { Row } from "../src/timeline/raster";
 import { RANGES, rangeOf } from "../src/timeline/roofline";
 import { levelFor, numbers, Store, type Track } from "../src/timeline/store";
 import { before, decode, type Tile } from "../src/timeline/tiles";
-import { around, clamped, everything, moved, panned, zoomed } from "../src/timeline/view";
+import { around, clamped, everything, moved, panned, stretchOf, textOf, zoomed } from "../src/timeline/view";
 
 // Written by tests/timeline/test_golden.py, with what it says in tests/golden/timeline/tiles.json.
 const bytes = readFileSync("../tests/golden/timeline/tiles.bin");
@@ -302,4 +302,11 @@ test("text is readable on every color", () => {
         const text = onto(r | (g << 8) | (b << 16)) === "#000" ? 0 : 1;
         expect((Math.max(own, text) + 0.05) / (Math.min(own, text) + 0.05)).toBeGreaterThan(4.5);
       }
+});
+
+test("a stretch of the address", () => {
+  const stretch = { from: -5, to: 12 };
+  expect(stretchOf(textOf(stretch))).toEqual(stretch);
+  for (const text of [undefined, "", "7", "7_7", "9_7", "1_2_3", "1_x", "1.5_2", "_7", `0_${2 ** 60}`])
+    expect(stretchOf(text)).toBe(undefined);
 });

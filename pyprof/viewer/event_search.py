@@ -23,7 +23,7 @@ from pyprof.timeline.stored import Place
 from pyprof.viewer.filters import Condition, digits_of, parse, text_test
 from pyprof.viewer.models import EventHit, EventHits, SearchHits, TrackHits
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.timeline import readable
+from pyprof.viewer.timeline import readable, shown
 
 _MAX_HITS = 2_000_000  # hits that are kept: 80 MB
 _TICKS = 20_000  # of an answer
@@ -294,11 +294,50 @@ def summary(hits: Hits, text: str, start: int, end: int, buckets: int, most: int
     )
 
 
-def page(hits: Hits, offset: int, limit: int, at: int | None) -> EventHits:
-    """Return hits from a place on, or from the first that starts at a time or later."""
+def order(store: Store, hits: Hits, sort: str) -> Ints:
+    """Return the places of the hits in an order: by `start`, `dur` or `name`, with `-` the largest first. Equal ones
+    are in the order of their starts."""
+    key = sort.removeprefix("-")
+    values = (
+        hits.start if key == "start" else hits.end - hits.start if key == "dur" else _name_ranks(store, hits)
+    )
+    return np.argsort(values if key == sort else -values, kind="stable")
+
+
+def _name_ranks(store: Store, hits: Hits) -> Ints:
+    """Return for each hit the rank of its name among those of all, as they are shown."""
+    tables = {track.id: _TEXTS.get(track.kind, "string") for track in stored.places(store, None)}
+    pairs, place = np.unique(hits.track.astype(np.int64) << 32 | hits.name, return_inverse=True)
+    wanted: dict[str, set[int]] = {}
+    keys = [(tables[pair >> 32], pair & 0xFFFFFFFF) for pair in pairs.tolist()]
+    for table, number in keys:
+        wanted.setdefault(table, set()).add(number)
+    texts = {table: shown(store, table, sorted(numbers)) for table, numbers in wanted.items()}
+    names = [texts[table].get(number, "").casefold() for table, number in keys]
+    rank = {name: number for number, name in enumerate(sorted(set(names)))}
+    return np.array([rank[name] for name in names], np.int64)[place]
+
+
+def page(
+    hits: Hits,
+    offset: int,
+    limit: int,
+    at: int | None,
+    places: Ints | None = None,
+    stretch: tuple[int, int] | None = None,
+) -> EventHits:
+    """Return hits from a place on, or from the first that starts at a time or later. `places`: their order, if it is
+    not that of their starts; `stretch`: only those that touch [start, end)."""
     if at is not None:
         offset = int(np.searchsorted(hits.start, at))
-    return EventHits(total=len(hits.track), offset=offset, hits=_events(hits, slice(offset, offset + limit)))
+    if places is None:
+        places = np.arange(len(hits.track))
+    if stretch is not None:
+        start, end = stretch
+        inside = (hits.start < end) & ((hits.end > start) | (hits.start >= start))
+        places = places[inside[places]]
+    some = places[offset : offset + limit]
+    return EventHits(total=len(places), offset=offset, hits=_events(hits, some), places=some.tolist())
 
 
 def _events(hits: Hits, which: slice | Ints) -> list[EventHit]:

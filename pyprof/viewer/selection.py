@@ -8,8 +8,8 @@ that their total is at least what is busy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -30,35 +30,45 @@ _ROWS = 12
 _NODES = 5000
 _Node = tuple[tuple[str, ...], str | None]  # a path of operators; a kernel below it, if it is one
 Key = Literal["type", "operator", "module", "kernel", "kind"]
-_TABLES: tuple[tuple[Key, str, str, str], ...] = (
-    ("type", "Type", "op", "select id, type from operator"),
-    ("operator", "Operator", "op", "select id, coalesce(name, op_id) from operator"),
-    ("module", "Module", "op", "select id, module from operator"),
-    ("kernel", "Kernel", "kernel", "select id, coalesce(short_name, name) from kernel_name"),
-    ("kind", "Kind", "kernel", "select id, kind from kernel_name"),
+
+
+class Grouping(NamedTuple):
+    """How the rows of a table are told apart: by the text that a query gives for each operator or kernel name."""
+
+    key: Key
+    title: str
+    of: Literal["op", "kernel"]
+    query: str
+
+
+GROUPINGS = (
+    Grouping("type", "Type", "op", "select id, type from operator"),
+    Grouping("operator", "Operator", "op", "select id, coalesce(name, op_id) from operator"),
+    # The innermost module around each operator: what runs in modules inside it is theirs.
+    Grouping("module", "Module", "op", "select id, module from operator"),
+    Grouping("kernel", "Kernel", "kernel", "select id, coalesce(short_name, name) from kernel_name"),
+    Grouping("kind", "Kind", "kernel", "select id, kind from kernel_name"),
 )
 
 
 def selection(
-    store: Store, start: int, end: int, worker: int | None, shifts: Mapping[int, int], work: bool = False
+    store: Store,
+    start: int,
+    end: int,
+    worker: int | None,
+    shifts: Mapping[int, int],
+    work: bool = False,
+    sort: str = "-time",
 ) -> Selection:
-    """Return the sums, with the work of kernels if it is asked for. Raises Trouble for a stretch that is empty or has
-    too many events."""
+    """Return the sums, with the work of kernels if it is asked for. `sort`: of the rows, by time, count, name or a kind
+    of work, with - the largest first. Raises Trouble for a stretch that is empty or has too many events."""
     parts = parts_of(store, start, end, worker, shifts, ("stream", "idle"))
     sums = sums_of(store, [part for part in parts if part.kind == "stream"], work)
-    names = dict(store.rows("select id, name from worker"))
-    devices = []
-    for key in sorted(
-        {(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0}
-    ):
-        own = [part for part in parts if (part.worker, part.device) == key]
-        own_sums = [one for one in sums if (one.worker, one.device) == key]
-        devices.append(_device(store, names[key[0]], *key, own, own_sums, work))
     return Selection(
         start=start,
         end=end,
-        devices=devices,
-        tables=[_table(store, sums, work, *table) for table in _TABLES],
+        devices=[device_of(store, key, parts, sums, work) for key in devices_of(parts)],
+        tables=[_table(store, sums, work, grouping, sort) for grouping in GROUPINGS],
     )
 
 
@@ -107,9 +117,23 @@ def flame(
     return Flame(total=int(values[:, TIME].sum()), rows=rows[:_NODES], left_out=max(len(rows) - _NODES, 0))
 
 
-def _device(
-    store: Store, worker_name: str, worker: int, device: int, parts: list[Part], sums: list[Sums], work: bool
+def devices_of(parts: Sequence[Part]) -> list[tuple[int, int]]:
+    """Return the worker and number of each device that has some of the parts."""
+    return sorted(
+        {(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0}
+    )
+
+
+def device_of(
+    store: Store,
+    key: tuple[int, int],
+    all_parts: Sequence[Part],
+    all_sums: Sequence[Sums],
+    work: bool = False,
 ) -> SelectedDevice:
+    """Return what was busy and idle on one of the devices; of length 0 if it has none of the parts."""
+    parts = [part for part in all_parts if (part.worker, part.device) == key]
+    sums = [one for one in all_sums if (one.worker, one.device) == key]
     streams = [part for part in parts if part.kind == "stream"]
     empty = np.empty(0, np.int64)
     busy = len(
@@ -128,9 +152,10 @@ def _device(
                 causes.append(IdleCause(cause=labels[code], time=time, count=int(mask.sum())))
     causes.sort(key=lambda one: -one.time)
     idle = sum(one.time for one in causes)
+    worker, device = key
     return SelectedDevice(
         worker=worker,
-        worker_name=worker_name,
+        worker_name=store.rows("select name from worker where id = ?", (worker,))[0][0],
         device=device,
         length=busy + idle,
         busy=busy,
@@ -140,26 +165,64 @@ def _device(
     )
 
 
-def _table(
-    store: Store, sums: list[Sums], work: bool, key: Key, title: str, of: str, query: str
-) -> SelectedTable:
-    """Return sums by the text that a query gives for each operator or kernel name, the longest first."""
-    labels: dict[int, str] = {number: label or f"no {title.lower()}" for number, label in store.rows(query)}
-    codes = [number for one in sums for number in (one.operator if of == "op" else one.name).tolist()]
-    inside: dict[str, list[int]] = {}
+class Inside(NamedTuple):
+    """The rows of `values_of` that a group has, and the operators or names that are in it."""
+
+    places: list[int]
+    numbers: set[int]
+
+    def id(self, of: str) -> str | None:
+        """Return op:NUMBER or kernel:NUMBER of the only one in it."""
+        number = min(self.numbers)
+        return f"{of}:{number}" if len(self.numbers) == 1 and number >= 0 else None
+
+
+def groups_of(store: Store, sums: Sequence[Sums], grouping: Grouping) -> dict[str, Inside]:
+    """Return the groups of the events by their label."""
+    labels: dict[int, str] = {
+        number: label or f"no {grouping.title.lower()}" for number, label in store.rows(grouping.query)
+    }
+    codes = [
+        number for one in sums for number in (one.operator if grouping.of == "op" else one.name).tolist()
+    ]
+    groups: dict[str, Inside] = {}
     for place, number in enumerate(codes):
-        inside.setdefault(labels.get(number, "no operator"), []).append(place)
+        group = groups.setdefault(labels.get(number, "no operator"), Inside([], set()))
+        group.places.append(place)
+        group.numbers.add(number)
+    return groups
+
+
+def _table(store: Store, sums: Sequence[Sums], work: bool, grouping: Grouping, sort: str) -> SelectedTable:
+    """Return sums by group."""
     values = values_of(sums, work)
     total = values.sum(axis=0)
     rows = []
-    for label, places in inside.items():
-        own, numbers = values[places].sum(axis=0), {codes[place] for place in places}
-        id = f"{of}:{min(numbers)}" if len(numbers) == 1 and min(numbers) >= 0 else None
+    for label, inside in groups_of(store, sums, grouping).items():
+        own = values[inside.places].sum(axis=0)
         rows.append(
-            SelectedRow(id=id, label=label, time=int(own[TIME]), count=int(own[COUNT]), work=work_of(own))
-        )
+            SelectedRow(
+                id=inside.id(grouping.of), label=label, time=int(own[TIME]), count=int(own[COUNT]),
+                work=work_of(own),
+            )
+        )  # fmt: skip
     rows.sort(key=lambda row: (-row.time, row.label))
+    key, down = sort.removeprefix("-"), sort.startswith("-")
+    if key == "name":
+        rows.sort(key=lambda row: row.label.casefold(), reverse=down)
+    else:
+        # What is unknown comes last in both directions.
+        known = [row for row in rows if _value(row, key) is not None]
+        known.sort(key=lambda row: _value(row, key) or 0, reverse=down)
+        rows = known + [row for row in rows if _value(row, key) is None]
     return SelectedTable(
-        key=key, title=title, rows=rows[:_ROWS], total=int(total[TIME]), events=int(total[COUNT]),
-        work=work_of(total), left_out=max(len(rows) - _ROWS, 0),
+        key=grouping.key, title=grouping.title, rows=rows[:_ROWS], total=int(total[TIME]),
+        events=int(total[COUNT]), work=work_of(total), left_out=max(len(rows) - _ROWS, 0),
     )  # fmt: skip
+
+
+def _value(row: SelectedRow, key: str) -> float | None:
+    if key in ("time", "count"):
+        return float(getattr(row, key))
+    value: float | None = getattr(row.work, key) if row.work is not None and row.work.kernels else None
+    return value

@@ -24,8 +24,10 @@ from pyprof.viewer.request_context import (
     run_read,
     server,
 )
+from pyprof.viewer.selection import Key
 from pyprof.viewer.selection import flame as flame_of
 from pyprof.viewer.selection import selection as selection_of
+from pyprof.viewer.selection_difference import difference as difference_of
 
 router = APIRouter(prefix="/api/timeline", dependencies=[Depends(known_parameters)])
 _LASTING = "private, max-age=31536000, immutable"  # of an address with the version of the database
@@ -232,13 +234,39 @@ async def selection(
     worker: WorkerId = None,
     align: Align = None,
     work: Annotated[bool, Query(description="With the FLOPs, bytes, HFU and MFU of kernels.")] = False,
+    sort: Annotated[
+        str,
+        Query(
+            pattern="^-?(name|time|count|flops|bytes|hfu|mfu)$",
+            description="Of the rows; with - the largest first. What is unknown comes last.",
+        ),
+    ] = "-time",
 ) -> models.Selection:
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
     shifts = await _shifts(request, run, align)
     return await run_read(
-        request, opened, lambda store: selection_of(store, start, end, worker, shifts, work)
+        request, opened, lambda store: selection_of(store, start, end, worker, shifts, work, sort)
     )
+
+
+@router.get("/difference")
+async def difference(
+    request: Request,
+    start: _Time,
+    end: _Time,
+    other_start: _Time,
+    other_end: _Time,
+    by: Key = "type",
+    run: Run = None,
+    worker: WorkerId = None,
+    align: Align = None,
+) -> models.Difference:
+    """Sums over two stretches of time, and their difference: by operator or by kernel, and of each device."""
+    opened = await server(request).library.open(run)
+    shifts = await _shifts(request, run, align)
+    stretches = (start, end), (other_start, other_end)
+    return await run_read(request, opened, lambda store: difference_of(store, *stretches, by, worker, shifts))
 
 
 @router.get("/flame")
@@ -387,8 +415,30 @@ async def found_events(
         int | None,
         Query(ge=-(1 << 62), le=1 << 62, description="From the first that starts at this time or later."),
     ] = None,
+    sort: Annotated[
+        Literal["start", "-start", "dur", "-dur", "name", "-name"],
+        Query(description="With - the largest first; equal ones in the order of their starts."),
+    ] = "start",
+    start: Annotated[
+        int | None, Query(ge=-(1 << 62), le=1 << 62, description="With `end`: those that touch the stretch.")
+    ] = None,
+    end: Annotated[int | None, Query(ge=-(1 << 62), le=1 << 62)] = None,
     align: Align = None,
 ) -> models.EventHits:
-    """Events that fit, in the order of their starts on the axis, with their own times."""
+    """Events that fit, by default in the order of their starts on the axis, with their own times."""
+    if at is not None and (sort != "start" or start is not None):
+        raise Trouble(
+            "parameter", "at: leave out sort and start: it is a place in the order of starts.", "at"
+        )
+    if (start is None) != (end is None):
+        raise Trouble("parameter", "start and end: give both, or neither.", "end")
     hits = await _found(request, find, run, worker, align)
-    return event_search.page(hits, offset, limit, at)
+    places = None
+    if sort != "start":
+        opened = await server(request).library.open(run)
+        places = await opened.frames.get(
+            ("order", " ".join(find.split()), worker, align, sort),
+            lambda: run_read(request, opened, lambda store: event_search.order(store, hits, sort)),
+        )
+    stretch = None if start is None or end is None else (start, end)
+    return event_search.page(hits, offset, limit, at, places, stretch)

@@ -522,6 +522,8 @@ def test_hits_from_a_place_and_from_a_time(client: Asking) -> None:
     first = next(number for number, one in enumerate(found) if one[2] >= found[5][2])
     assert (answer["offset"], answer["total"]) == (first, len(found))
     assert client.json("/api/timeline/hits", find="gemm", offset=10**9)["hits"] == []
+    assert client.json("/api/timeline/hits", 422, find="gemm", at=7, sort="dur")["parameter"] == "at"
+    assert client.json("/api/timeline/hits", 422, find="gemm", start=7)["parameter"] == "end"
     assert client.json("/api/timeline/hits", find="no such thing")["total"] == 0
     assert searched(client, "gemm", worker=7) == []
 
@@ -701,6 +703,8 @@ def ask_everything(client: Asking) -> None:
         ("timeline/flows", {"of": "launch:3"}),
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
+        ("timeline/hits", {"find": "dur:>10", "sort": "name"}),
+        ("timeline/difference", {"start": 0, "end": 500, "other_start": 500, "other_end": 1 << 40}),
         ("timeline/flame", {"start": 0, "end": 1 << 40}),
         ("timeline/durations", {"track": 0, "name": 0, "start": 0, "end": 1 << 40}),
         ("timeline/counters", {"worker": 0, "device": 0, "start": 0, "end": 1 << 40}),
@@ -727,3 +731,57 @@ def test_bytes_that_somebody_changed(copied: Callable[[], Path], seed: int) -> N
             connection.execute("update tile set data = ? where rowid = ?", (bytes(changed), rowid))
     with serving(path) as client:
         ask_everything(client)
+
+
+@pytest.mark.parametrize("sort", ["start", "-start", "dur", "-dur", "name", "-name"])
+def test_hits_in_an_order(client: Asking, sort: str):
+    """Of all pages; equal ones are in the order of their starts, and each says its place in that."""
+    by_start = client.json("/api/timeline/hits", find="dur:>0", limit=200)
+    assert by_start["total"] <= 200
+    assert by_start["places"] == list(range(by_start["total"]))
+    kinds = {one["id"]: one["kind"] for one in client.json("/api/timeline")["tracks"]}
+    tables = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}
+
+    def name(hit: dict[str, Any]) -> str:
+        table = tables.get(kinds[hit["track"]], "string")
+        texts = client.json("/api/timeline/texts", of=f"{table},{hit['name']}")
+        return str(texts[table][str(hit["name"])]).casefold()
+
+    names = {(one["track"], one["name"]): name(one) for one in by_start["hits"]}
+    values = {
+        "start": lambda one: one["start"],
+        "dur": lambda one: one["end"] - one["start"],
+        "name": lambda one: names[one["track"], one["name"]],
+    }
+    key = values[sort.lstrip("-")]
+    expected = sorted(by_start["hits"], key=key, reverse=sort.startswith("-"))
+    if sort.startswith("-"):  # reverse keeps equal ones in their order
+        assert sorted(by_start["hits"], key=key) != expected
+    pages = [
+        client.json("/api/timeline/hits", find="dur:>0", sort=sort, limit=7, offset=at)
+        for at in range(0, by_start["total"], 7)
+    ]
+    assert [hit for page in pages for hit in page["hits"]] == expected
+    places = [place for page in pages for place in page["places"]]
+    assert [by_start["hits"][place] for place in places] == expected
+
+
+def test_hits_that_touch_a_stretch(client: Asking):
+    every = client.json("/api/timeline/hits", find="gemm", limit=200)["hits"]
+    start, end = every[2]["end"], every[5]["start"] + 1
+    expected = [one for one in every if one["start"] < end and one["end"] > start]
+    assert 0 < len(expected) < len(every)
+    answer = client.json("/api/timeline/hits", find="gemm", start=start, end=end, sort="-dur", limit=200)
+    assert answer["total"] == len(expected)
+    assert answer["hits"] == sorted(expected, key=lambda one: one["start"] - one["end"])
+
+
+def test_modules_have_the_time_of_their_own_code(client: Asking):
+    """What modules inside a module launch is in their rows alone: net.first.act is inside net.first."""
+    run = client.json("/api/timeline")
+    tables = client.json("/api/timeline/selection", start=run["start"], end=run["end"])["tables"]
+    rows = {
+        row["label"]: row["time"] for row in next(one for one in tables if one["key"] == "module")["rows"]
+    }
+    assert rows["net.first"] == sum(70 + 30 + number for number in range(STEPS))
+    assert rows["net.first.act"] == STEPS * 12

@@ -53,6 +53,7 @@ export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
 export type SelectedWork = Schemas["SelectedWork"];
 export type Selection = Schemas["Selection"];
+export type Difference = Schemas["Difference"];
 export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];
 export type SearchHits = Schemas["SearchHits"];
@@ -102,6 +103,7 @@ const FEWER: Record<string, readonly string[]> = {
   "timeline/step_difference": ["run"],
   "timeline/labels": ["run"],
   "timeline/selection": ["run", "worker", "align"],
+  "timeline/difference": ["run", "worker", "align"],
   "timeline/flame": ["run", "worker", "align"],
   "timeline/durations": ["run", "worker", "align"],
   "timeline/search": ["run", "worker", "align"],

@@ -67,6 +67,9 @@ export const place = {
     if (replace) {
       history.replaceState(null, "", next);
       arrive(parse(next));
-    } else location.hash = next;
+    } else {
+      location.hash = next;
+      arrive(parse(next)); // the browser says so later, and what is done until then has to know
+    }
   },
 };

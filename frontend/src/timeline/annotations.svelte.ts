@@ -199,14 +199,14 @@ export class Annotations {
 
   // --- changes
 
-  /** A note at the cursor, or of the selected time. */
-  add(): void {
+  /** A note at a time, by default that of the cursor; or of the selected time. */
+  add(time?: number): void {
     if (this.list.length >= MOST) {
       this.trouble = `A profile has at most ${MOST} annotations.`;
       place.set({ notes: "on" }, true);
       return;
     }
-    const [at, area] = [this.around.cursor(), this.around.area()];
+    const [at, area] = [time ?? this.around.cursor(), this.around.area()];
     const rest = area ? undefined : this.rest(at);
     const note: Note = {
       id: fresh(),
@@ -219,7 +219,7 @@ export class Annotations {
       created: new Date().toISOString(),
     };
     this.change("new annotation", new Map([[note.id, note]]));
-    if (area) place.set({ area: undefined }, true);
+    if (area) place.set({ area: undefined, versus: undefined }, true);
     this.select(note);
     this.say(note, rest?.text);
   }

@@ -1,6 +1,5 @@
 // Which tracks are shown, in which order, and where.
 import type { Timeline } from "../api/client";
-import { place } from "../lib/router.svelte";
 import { isOther, ownWorker } from "./sides";
 import type { Track } from "./store";
 
@@ -171,6 +170,3 @@ export function trackAt(layout_: Layout, y: number): { placed: Placed; lane: num
   }
   return undefined;
 }
-
-/** Show the counters of devices, or hide them. */
-export const toggleCounters = (): void => place.set({ counters: place.get("counters") === "on" ? undefined : "on" }, true);

@@ -1,7 +1,9 @@
-// Layouts of the timeline: colors, arrows, counters, sums, and which kinds of tracks are hidden or pinned, under a name.
+// Layouts of the timeline: colors, arrows, counters, sums, and which kinds of tracks are hidden or pinned, under a name;
+// and whether two steps are compared.
 // They name kinds and not tracks, so that they fit any profile.
 import { KINDS } from "./lanes";
 import type { Track } from "./store";
+import { textOf, type Window } from "./view";
 
 export interface Layout {
   name: string;
@@ -10,8 +12,15 @@ export interface Layout {
   counters: boolean;
   sum: string;
   work: boolean;
+  /** Two steps beside each other, with their difference. */
+  compare: boolean;
   hidden: readonly Track["kind"][];
   pinned: readonly Track["kind"][];
+}
+/** Two stretches of time. */
+export interface Pair {
+  area: Window;
+  versus: Window;
 }
 type Address = Record<string, string | undefined>;
 
@@ -20,11 +29,12 @@ export const LONGEST = 60; // characters of a name
 export const LARGEST = 200_000; // characters of a file
 const SUMS = ["type", "operator", "module", "kernel", "kind", "flame", "tree"];
 
-const PLAIN = { by: "type", arrows: true, counters: false, sum: "type", work: false, hidden: [], pinned: [] } as const;
+const PLAIN = { by: "type", arrows: true, counters: false, sum: "type", work: false, compare: false, hidden: [], pinned: [] } as const;
 export const PRESETS: readonly Layout[] = [
   { ...PLAIN, name: "Simple", hidden: ["range", "function", "overlap", "api", "file", "loader"] },
   { ...PLAIN, name: "Analyze", counters: true, sum: "operator", work: true },
   { ...PLAIN, name: "Code", by: "module", sum: "module", hidden: ["module", "overlap", "api", "file", "loader", "idle"] },
+  { ...PLAIN, name: "Compare", sum: "operator", compare: true, hidden: ["range", "function", "overlap", "file"] },
 ];
 
 /** What the address has to say for a layout. */
@@ -43,6 +53,13 @@ export function addressOf(layout: Layout, tracks: readonly Track[]): Address {
     hide: numbers(layout.hidden) || undefined,
     pin: numbers(layout.pinned) || undefined,
   };
+}
+
+/** What the address has to say for two stretches beside each other. */
+export function addressOfPair({ area, versus }: Pair): Address {
+  const [from, to] = [Math.min(area.from, versus.from), Math.max(area.to, versus.to)];
+  const margin = Math.round((to - from) * 0.01);
+  return { area: textOf(area), versus: textOf(versus), from: String(from - margin), to: String(to + margin) };
 }
 
 /** The layout that an address has: a kind is hidden or pinned if all tracks of it are. */
@@ -66,6 +83,7 @@ export function layoutOf(
     counters: get("counters") === "on",
     sum: known(get("sum"), SUMS, PLAIN.sum),
     work: get("work") === "on",
+    compare: Boolean(get("versus")),
     hidden: kinds("hide"),
     pinned: kinds("pin"),
   };
@@ -92,7 +110,7 @@ export function checked(value: unknown, colors: readonly string[]): Layout {
     if (typeof word !== "string" || !all.includes(word)) throw wrong(key);
     return word;
   };
-  const flag = (key: "arrows" | "counters" | "work"): boolean => {
+  const flag = (key: "arrows" | "counters" | "work" | "compare"): boolean => {
     const word = one[key];
     if (typeof word !== "boolean") throw wrong(key);
     return word;
@@ -109,6 +127,7 @@ export function checked(value: unknown, colors: readonly string[]): Layout {
     counters: flag("counters"),
     sum: text("sum", SUMS),
     work: flag("work"),
+    compare: flag("compare"),
     hidden: kinds("hidden"),
     pinned: kinds("pinned"),
   };

@@ -51,6 +51,8 @@ export interface Picture {
   labels: Coloring["labels"];
   moving: boolean;
   area: Window | undefined;
+  /** What the area is compared with. */
+  versus: Window | undefined;
   hovered: Hit | undefined;
   selected: Hit | undefined;
   /** What the selected event is compared with, in the other recording. */
@@ -489,9 +491,13 @@ export class Scene {
       target.stroke();
     }
     target.globalAlpha = 1;
-    if (picture.area) {
-      const [left, right] = [x(picture.area.from), x(picture.area.to)];
-      target.fillStyle = css(this.inks.of("--accent"));
+    for (const [one, ink] of [
+      [picture.area, "--accent"],
+      [picture.versus, "--c-communication"],
+    ] as const) {
+      if (!one) continue;
+      const [left, right] = [x(one.from), x(one.to)];
+      target.fillStyle = css(this.inks.of(ink));
       target.globalAlpha = 0.14;
       target.fillRect(left, 0, right - left, height);
       target.globalAlpha = 1;
@@ -704,13 +710,13 @@ export class Scene {
     return undefined;
   }
 
-  /** The visible records of a lane, at most `most`. */
-  list(picture: Picture, track: Track, lane: number, most: number): Hit[] {
+  /** The visible records of a lane. */
+  list(picture: Picture, track: Track, lane: number): Hit[] {
     const out: Hit[] = [];
     const window_ = own(picture, track);
     this.tiles(track, picture, this.lanes.width).forEach((tile, place) => {
       const [first, last] = this.range(tile, lane, place > 0, track, window_);
-      for (let i = first; i < last && out.length < most && tile.start[i]! < window_.to; i++)
+      for (let i = first; i < last && tile.start[i]! < window_.to; i++)
         if (tile.end[i]! >= window_.from) out.push(hit(tile, track, lane, i));
     });
     return out;

@@ -43,7 +43,8 @@ export class Search {
     this.near = resource(() => (this.total ? where(view(), pinned() ? MOST : 0) : undefined));
     this.page = resource(() => {
       served.version;
-      return this.listed && this.total ? ask<EventHits>("timeline/hits", { find: this.text, offset: this.first, limit: PAGE }) : undefined;
+      const of = { find: this.text, offset: this.first, limit: PAGE, sort: this.sort };
+      return this.listed && this.total ? ask<EventHits>("timeline/hits", of) : undefined;
     });
     $effect(() => {
       this.text;
@@ -61,8 +62,27 @@ export class Search {
     return this.whole.data?.find === this.text ? this.whole.data.total : undefined;
   }
 
+  /** How the list is sorted: start, dur or name, with - the largest first. Walking is always in the order of starts. */
+  get sort(): string {
+    const sort = place.get("hits.s") ?? "start";
+    return /^-?(start|dur|name)$/.test(sort) ? sort : "start";
+  }
+
+  sortBy(sort: string): void {
+    this.first = 0;
+    place.set({ "hits.s": sort === "start" ? undefined : sort }, true);
+  }
+
   set(text: string): void {
     place.set({ find: text.trim() || undefined }, true);
+  }
+
+  /** Find events, and go to the longest one of those that touch a window. */
+  async longest(text: string, { from, to }: Window): Promise<void> {
+    this.set(text);
+    const of = { ...shared("timeline/hits"), find: this.text, limit: 1, sort: "-dur" };
+    const { places } = await get<EventHits>("timeline/hits", { ...of, start: Math.round(from), end: Math.round(to) });
+    if (places[0] !== undefined) await this.go(0, places[0]);
   }
 
   pin(): void {
@@ -102,7 +122,7 @@ export class Search {
     if (!hit || find !== this.text) return;
     this.at = wanted;
     this.hit = hit;
-    this.first = Math.floor(wanted / PAGE) * PAGE;
+    if (this.sort === "start") this.first = Math.floor(wanted / PAGE) * PAGE;
     this.reveal(hit);
   }
 }

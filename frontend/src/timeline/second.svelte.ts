@@ -4,7 +4,7 @@ import { ask, bytes, get, type Alignment, type Colors, type Flows, type Query, t
 import * as format from "../lib/format";
 import { served } from "../lib/profile.svelte";
 import { resource, type Resource } from "../lib/resource.svelte";
-import { place } from "../lib/router.svelte";
+import { href, place } from "../lib/router.svelte";
 import { Shares } from "./shares.svelte";
 import { type Lane, type Piece } from "./differences";
 import { isOther, joined, joinedColors, OTHER, otherTrack, otherWorker, ownWorker } from "./sides";
@@ -305,6 +305,11 @@ export class Second {
   /** A stretch of the axis on the clock of its median rank. */
   clock(window: Window): Window {
     return moved(window, -this.offset);
+  }
+
+  /** Go to another view of it. */
+  go(view: string, params: Record<string, string>): void {
+    location.hash = href(view, { run: this.run!, ...params });
   }
 
   flows(of: string): (signal: AbortSignal) => Promise<Flows> {

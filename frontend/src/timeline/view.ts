@@ -46,3 +46,11 @@ export type Shifts = ReadonlyMap<number, number>;
 export const shiftOf = (shifts: Shifts, worker: number): number => shifts.get(worker) ?? 0;
 
 export const moved = (window: Window, by: number): Window => ({ from: window.from + by, to: window.to + by });
+
+/** A stretch as the address has it, FROM_TO; undefined for anything else. */
+export function stretchOf(text: string | undefined): Window | undefined {
+  const [from = NaN, to = NaN] = (/^(-?\d+)_(-?\d+)$/.exec(text ?? "") ?? []).slice(1).map(Number);
+  return Number.isSafeInteger(from) && Number.isSafeInteger(to) && to > from ? { from, to } : undefined;
+}
+
+export const textOf = ({ from, to }: Window): string => `${from}_${to}`;

@@ -265,7 +265,7 @@ class SelectedRow(Model):
 
 
 class SelectedTable(Model):
-    """Sums, the longest first; `total` is that of all rows, also of those left out."""
+    """Sums, as they were sorted; `total` is that of all rows, also of those left out."""
 
     key: Literal["type", "operator", "module", "kernel", "kind"]
     title: str
@@ -283,6 +283,38 @@ class Selection(Model):
     end: int
     devices: list[SelectedDevice]
     tables: list[SelectedTable]
+
+
+class DeviceDifference(Model):
+    """A device in two stretches of time."""
+
+    base: SelectedDevice
+    other: SelectedDevice
+
+
+class DifferenceRow(Model):
+    """The events of a group in two stretches of time, clipped to each. `id`: op:NUMBER or kernel:NUMBER if they are of
+    one alone."""
+
+    id: str | None
+    label: str
+    base: int = Field(description="Sum over all streams, ns.")
+    other: int = Field(description="Sum over all streams, ns.")
+    base_count: int
+    other_count: int
+
+
+class Difference(Model):
+    """Sums over two stretches of time. The rows, the largest difference first, and `rest` add up to `total`."""
+
+    base: tuple[int, int] = Field(description="Start and end.")
+    other: tuple[int, int] = Field(description="Start and end.")
+    devices: list[DeviceDifference]
+    key: Literal["type", "operator", "module", "kernel", "kind"]
+    title: str
+    rows: list[DifferenceRow]
+    rest: DifferenceRow | None = Field(description="Sum of the rows that are left out.")
+    total: DifferenceRow
 
 
 class Durations(Model):
@@ -360,8 +392,11 @@ class SearchHits(Model):
 
 
 class EventHits(Model):
-    """Some of the events that fit a search, in the order of their starts."""
+    """Some of the events that fit a search, in the order that was asked for."""
 
     total: int
     offset: int
     hits: list[EventHit]
+    places: list[int] = Field(
+        description="Place of each among all hits in the order of their starts, from 0."
+    )

@@ -82,7 +82,7 @@ def edges(prof: session.Profile) -> set[int]:
 
 @pytest.mark.statement("WA01")
 def test_a_time_and_a_stretch(page: Page, served: Asking, prof: session.Profile):
-    """M at the pointer or a right click makes a line, and with selected time a stretch."""
+    """M at the pointer or the menu of a right click makes a line, and with selected time a stretch."""
     low, high = extent(prof)
     start(page, **{"from": str(low), "to": str(high)})
     box = surface(page)
@@ -98,8 +98,10 @@ def test_a_time_and_a_stretch(page: Page, served: Asking, prof: session.Profile)
     assert page.find(f"[data-pin='{line['id']}']").count() == 1
     box = surface(page)  # the table has taken some of its height
     page.tab.mouse.click(box["x"] + 700, box["y"] + box["height"] - 5, button="right")
+    page.find("[data-context] [role=menuitem]:has-text('Annotate here')").click()
     drawn(page)
-    assert len(stored(served)) == 2
+    second = next(one for one in stored(served) if one["id"] != line["id"])
+    assert abs(second["start"] - (low + 700 * pixel)) <= 6 * pixel + 1
     press(page, "Escape")
     assert "note=" not in page.parameters()
     area = (low + (high - low) // 4, low + (high - low) // 2)
@@ -110,6 +112,30 @@ def test_a_time_and_a_stretch(page: Page, served: Asking, prof: session.Profile)
     assert (stretch["start"], stretch["end"]) == area
     assert "area=" not in page.parameters()
     assert "from" in page.find("[data-annotation-status]").inner_text()
+
+
+@pytest.mark.statement("WA01")
+def test_m_at_the_end_of_a_drag_makes_a_stretch(page: Page, served: Asking, prof: session.Profile):
+    """However soon: before the browser has said that the address is another one."""
+    low, high = extent(prof)
+    start(page, **{"from": str(low), "to": str(high)})
+    box = surface(page)
+    y = box["y"] + box["height"] - 5
+    page.find("[data-surface]").focus()
+    page.tab.mouse.move(box["x"] + 300, y)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + 400, y, steps=3)
+    page.tab.evaluate(
+        """() => window.addEventListener("pointerup", () => document.querySelector("[data-surface]")
+            .dispatchEvent(new KeyboardEvent("keydown", { key: "m", bubbles: true })), { once: true })"""
+    )
+    page.tab.mouse.up()
+    drawn(page)
+    (stretch,) = stored(served)
+    pixel = (high - low) / box["width"]
+    assert abs(stretch["start"] - (low + 300 * pixel)) <= pixel + 1
+    assert stretch["end"] is not None
+    assert abs(stretch["end"] - (low + 400 * pixel)) <= pixel + 1
 
 
 @pytest.mark.statement("WA02")

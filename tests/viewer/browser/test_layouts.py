@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.viewer.browser.conftest import Open, Page, axe
-from tests.viewer.browser.test_timeline import drawn, start
+from tests.viewer.browser.test_timeline import drawn, start, view_menu, window
 from tests.viewer.conftest import Asking
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -69,6 +69,43 @@ def test_presets(page: Page):
     assert "counters=on" in page.parameters()
 
 
+@pytest.mark.statement("WL02", "WY05")
+def test_two_steps_beside_each_other(page: Page, opened: Open, on_cpu: Asking, client: Asking):
+    """Those from the middle of the view, or those that are compared already; without steps, a sentence."""
+    steps = client.json("/api/timeline")["steps"]
+    start(page, **{"from": str(steps[1]["start"]), "to": str(steps[3]["end"])})
+    opened_menu(page)
+    page.find(".layouts [data-layout='Compare']").click()
+    page.find("[data-difference] [data-group]").first.wait_for()
+    drawn(page)
+    first, second = steps[2], steps[3]
+    asked = f"{first['start']}-{first['end']} {second['start']}-{second['end']}"
+    assert page.find("[data-difference]").get_attribute("data-difference") == asked
+    low, high = window(page)
+    assert low < first["start"]
+    assert second["end"] < high
+    assert high - low < 1.1 * (second["end"] - first["start"])
+    assert "range" not in kinds(page)
+    opened_menu(page)
+    assert page.find(".layouts [aria-pressed=true]").get_attribute("data-layout") == "Compare"
+    page.find(".layouts [data-layout='Simple']").click()
+    page.until("[data-difference]", 0)
+    chosen = {
+        "area": f"{steps[0]['start']}_{steps[0]['end']}",
+        "versus": f"{second['start']}_{second['end']}",
+    }
+    start(page, **chosen)
+    opened_menu(page)
+    page.find(".layouts [data-layout='Compare']").click()
+    drawn(page)
+    assert all(f"{key}={value}" in page.parameters() for key, value in chosen.items())
+    other = opened(on_cpu)
+    start(other)
+    opened_menu(other)
+    other.find(".layouts [data-layout='Compare']").click()
+    says(other, "Two steps are needed")
+
+
 @pytest.mark.statement("WL02")
 def test_a_layout_is_for_any_profile(page: Page, opened: Open, on_cpu: Asking):
     """It is of kinds of tracks, is there after a restart, and is replaced by saving it again."""
@@ -81,6 +118,7 @@ def test_a_layout_is_for_any_profile(page: Page, opened: Open, on_cpu: Asking):
     (layout,) = kept(page)
     assert layout == {
         "name": HOSTILE, "by": "type", "arrows": False, "counters": False, "sum": "kernel", "work": False,
+        "compare": False,
         "hidden": ["api"], "pinned": [],
     }  # fmt: skip
     start(page)
@@ -91,7 +129,8 @@ def test_a_layout_is_for_any_profile(page: Page, opened: Open, on_cpu: Asking):
     page.find(".layouts [data-layout]").get_by_text(HOSTILE).click()
     drawn(page)
     assert "api" not in kinds(page)
-    assert page.find("[data-arrows]").input_value() == "off"
+    with view_menu(page) as menu:
+        assert not menu.locator("[data-switch=arrows]").is_checked()
     page.find("[data-by]").select_option("tc")
     save(page, HOSTILE)
     assert [one["by"] for one in kept(page)] == ["tc"]

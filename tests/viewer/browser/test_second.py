@@ -11,7 +11,7 @@ import pytest
 
 from tests.build import Recording, recording
 from tests.viewer.browser.conftest import Open, Page, axe
-from tests.viewer.browser.test_timeline import column, drawn, row, start, surface
+from tests.viewer.browser.test_timeline import column, drawn, row, start, surface, view_menu
 from tests.viewer.conftest import MM, Asking, serving
 from tests.viewer.test_step_difference import kernel, marked, plain, save
 
@@ -113,7 +113,7 @@ def test_the_steps_of_both_begin_at_one_place(page: Page, runs: Asking):
     shift = base[0] - other[0]
     assert shift == 60  # its first step is longer
     start(page, **PAIR, **{"from": str(base[0] - 20), "to": str(base[1] + LONGER)})
-    assert page.find("[data-other-aligned]").inner_text() == "at its step 31"
+    assert page.find("[data-other-aligned]").inner_text() == "new: step 31"
     assert dict(picture(page, "shifts && [...window.timeline.picture.shifts]"))[WORKERS] == shift
     names = page.find(".worker").all_inner_texts()
     assert [name.lstrip("▾ ") for name in names][:2] == ["base: base", "new: new"]
@@ -140,11 +140,11 @@ def test_the_steps_of_both_begin_at_one_place(page: Page, runs: Asking):
     page.tab.keyboard.press("Shift+>")
     drawn(page)
     assert page.find("[data-aligned]").inner_text() == "step 2"
-    assert page.find("[data-other-aligned]").inner_text() == "at its step 32"
+    assert page.find("[data-other-aligned]").inner_text() == "new: step 32"
     assert "other_step=32" in page.parameters()
     page.find("[aria-label='step before, of new']").click()
     drawn(page)
-    assert page.find("[data-other-aligned]").inner_text() == "at its step 31"
+    assert page.find("[data-other-aligned]").inner_text() == "new: step 31"
     assert page.find("[data-aligned]").inner_text() == "step 2"
 
 
@@ -246,7 +246,8 @@ def test_an_event_of_the_other_recording(page: Page, runs: Asking):
 @pytest.mark.statement("WY07")
 def test_a_recording_beside_itself_does_not_differ(page: Page):
     start(page, run=BASE)
-    page.find("[data-other]").select_option(BASE)
+    with view_menu(page):
+        page.find("[data-other]").select_option(BASE)
     page.until("[data-difference-table='0']", 1)
     drawn(page)
     assert "align=step" in page.parameters()  # chosen with it

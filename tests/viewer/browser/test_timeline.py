@@ -8,7 +8,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,6 +34,15 @@ def start(page: Page, **parameters: str) -> Page:
 def drawn(page: Page) -> None:
     """Wait until nothing is under way and the last picture is complete."""
     page.wait('app?.dataset.waiting === "0" && window.timeline?.picture && !window.timeline.underway')
+
+
+@contextmanager
+def view_menu(page: Page) -> Iterator[Any]:
+    """The menu View, while it is open."""
+    page.find(".toolbar button:has-text('View')").click()
+    yield page.find("[data-view-menu]")
+    page.tab.keyboard.press("Escape")
+    page.until("[data-view-menu]", 0)
 
 
 def window(page: Page) -> tuple[int, int]:
@@ -96,8 +105,10 @@ def test_the_rows_are_the_tracks(page: Page, client: Asking):
     drawn(page)
     assert f"pin={last}" in page.parameters()
     assert page.find("[data-track]").first.get_attribute("data-track") == str(last)
-    page.find("input[aria-label='Filter tracks']").fill("stream 8")
+    with view_menu(page) as menu:
+        menu.locator("[aria-label='Filter tracks']").fill("stream 8")
     drawn(page)
+    assert page.find(".toolbar button:has-text('View, filtered')").count() == 1
     assert page.find("[data-track]").count() == 1
 
 
@@ -224,7 +235,8 @@ def test_arrows_end_at_their_events(page: Page, client: Asking, prof: session.Pr
     ):
         assert abs(x / ratio - (column(page, time) - box["x"])) < 1.5
         assert abs(y / ratio - (row(page, track) - box["y"])) < 1
-    page.find("[data-arrows]").select_option("off")
+    with view_menu(page) as menu:
+        menu.locator("[data-switch=arrows]").uncheck()
     drawn(page)
     assert page.tab.evaluate("window.timeline.scene.ends") == []
 
@@ -379,7 +391,7 @@ def test_an_area_as_a_tree_of_operators_and_kernels(opened: Open, worked: Asking
 
 @pytest.mark.statement("WX06")
 def test_durations_of_the_selected_name(page: Page, client: Asking, prof: session.Profile):
-    """In the visible time; a click on a bar finds its events."""
+    """In the visible time; a click on a bar finds its events and selects the longest."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     ((id_, name),) = prof.database.rows(
         "select id, name from event where stream = 7 order by start_ns limit 1"
@@ -397,7 +409,40 @@ def test_durations_of_the_selected_name(page: Page, client: Asking, prof: sessio
     bar.click()
     page.find("[data-hits]").first.wait_for()
     drawn(page)
-    assert f"{lengths.count(lengths[0])} event" in page.find("[data-hits]").first.inner_text()
+    assert page.find("[data-hits]").first.inner_text().endswith(f" of {lengths.count(lengths[0])}")
+
+
+@pytest.mark.statement("WX06")
+def test_a_bar_of_durations_leads_to_its_longest_event(opened: Open, worked: Asking):
+    """Of those in the time, which is not all: a bar has many durations, and the longest of all is outside."""
+    kernels = worked.json("/api/timeline/hits", find="stream:7", limit=200)["hits"]
+    track = kernels[0]["track"]
+    run = worked.json("/api/timeline")
+    end = (run["start"] + run["end"]) // 2 if len(kernels) > 100 else run["end"]
+
+    def inside(name: int, low: int, high: int) -> list[dict[str, Any]]:
+        own = [one for one in kernels if one["name"] == name and one["start"] < end]
+        return [one for one in own if low <= one["end"] - one["start"] < high]
+
+    bars = []
+    for name in {one["name"] for one in kernels}:
+        found = worked.json("/api/timeline/durations", track=track, name=name, start=run["start"], end=end)
+        for at, (low, high) in enumerate(zip(found["edges"], found["edges"][1:])):
+            events_ = inside(name, low, high)
+            if len({one["end"] - one["start"] for one in events_}) > 1:
+                bars.append((at, events_))
+    at, events_ = max(bars, key=lambda one: len(one[1]))
+    longest = max(events_, key=lambda one: one["end"] - one["start"])
+    other = min(events_, key=lambda one: one["end"] - one["start"])
+    page = opened(worked)
+    start(page, d=f"launch:{other['id']}", area=f"{run['start']}_{end}")
+    page.find(f"[data-bar='{at}']").click()
+    page.find(f"aside[data-drawer='launch:{longest['id']}']").wait_for()
+    drawn(page)
+    assert page.tab.evaluate("window.timeline.picture.selected.id") == longest["id"]
+    assert page.find(f"[data-bar='{at}'].own").count() == 1
+    assert len(page.tab.evaluate("window.timeline.scene.ticks"))
+    assert page.find("[data-hits]").inner_text().partition(" of ")[2] >= str(len(events_))
 
 
 @pytest.mark.statement("WY11", "WX04")
@@ -519,7 +564,8 @@ def test_counters_are_curves(page: Page, client: Asking, prof: session.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start(page, **{"from": str(low), "to": str(high)})
     assert page.find("[data-counter]").count() == 0
-    page.find("button:has-text('Counters')").click()
+    with view_menu(page) as menu:
+        menu.locator("[data-switch=counters]").check()
     drawn(page)
     assert "counters=on" in page.parameters()
     shown = page.tab.eval_on_selector_all("[data-counter]", "all => all.map(one => one.dataset.counter)")
@@ -791,8 +837,43 @@ def test_it_is_accessible(opened: Open, theme: str):
     page.find("[data-hit]").first.wait_for()
     drawn(page)
     page.tab.evaluate(axe())
-    found = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    named = "rules: { 'label-content-name-mismatch': { enabled: true } }"
+    found = page.tab.evaluate(f"axe.run(document, {{ resultTypes: ['violations'], {named} }})")
     assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+
+
+def test_what_is_written_on_a_button_is_in_its_name(opened: Open, worked: Asking):
+    """As who speaks to the page has to say it: also of tracks that are folded, unfolded and pinned."""
+    page = opened(worked)
+    start(page)
+    folded = page.find("[data-track] [aria-label*='more lanes of']")
+    assert folded.count()
+    first = page.find("[data-track]:has([aria-label*='more lanes of'])").first.get_attribute("data-track")
+    for more in ({}, {"open": first, "pin": first}):
+        start(page, **more)
+        page.tab.evaluate(axe())
+        found = page.tab.evaluate(
+            "axe.run({ include: '.page' }, { runOnly: ['label-content-name-mismatch'] })"
+        )
+        assert [one["nodes"][0]["html"] for one in found["violations"]] == []
+        assert found["passes"][0]["nodes"]
+    assert page.find("[data-track] [aria-label^='fewer lanes of']").count() == 1
+    assert page.find("[data-track] [aria-label^='Unpin']").count() == 1
+
+
+@pytest.mark.parametrize(("width", "height", "lines"), [(1280, 800, 1), (390, 844, 2)])
+def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking, width: int, height: int, lines: int):
+    """The controls are one line, on a phone two, however many of them there are."""
+    page = opened(ranks, width=width, height=height)
+    for more in ({}, {"align": "collective:1", "find": "sgemm", "hits": "on"}):
+        start(page, **more)
+        assert page.find("[data-aligned]").count() == ("align" in more)
+        shown = page.find(".toolbar button:visible, .toolbar input:visible").all()
+        middles = [box["y"] + box["height"] / 2 for box in (one.bounding_box() for one in shown)]
+        assert len({round(y / 4) for y in middles}) == lines, middles
+        assert max(box["x"] + box["width"] for box in (one.bounding_box() for one in shown)) <= width
+        assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert surface(page)["height"] > height * (0.4 if lines == 1 else 0.6)
 
 
 def test_a_recording_without_a_gpu(opened: Open, on_cpu: Asking):
@@ -827,6 +908,261 @@ def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
     for route in asked:
         route.continue_()
     drawn(page)
+
+
+def headings(page: Page, table: str) -> dict[str, str | None]:
+    """The columns by which a table can be sorted, and how it is."""
+    return {
+        one.get_attribute("data-sort"): one.locator("..").get_attribute("aria-sort")
+        for one in page.find(f"{table} [data-sort]").all()
+    }
+
+
+@pytest.mark.statement("WE03")
+def test_lists_of_events_are_sorted(page: Page, client: Asking, prof: session.Profile):
+    """By the server, where it has more than the page; the next hit is still the next on the axis."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    every = client.json("/api/timeline/hits", find="volta", limit=200)
+    start(page, find="volta", **{"from": str(low), "to": str(high)})
+    page.find("button:has-text('List')").click()
+    page.find("[data-hit]").first.wait_for()
+    assert headings(page, ".hits") == {"name": None, "start": "ascending", "dur": None}
+    for key, order, text in (
+        ("dur", "descending", "-dur"),
+        ("dur", "ascending", "dur"),
+        ("name", "ascending", "name"),
+        ("start", "descending", "-start"),
+    ):
+        page.find(f".hits [data-sort={key}]").click()
+        drawn(page)
+        assert headings(page, ".hits")[key] == order
+        places = client.json("/api/timeline/hits", find="volta", sort=text, limit=50)["places"]
+        shown = [int(one.get_attribute("data-hit") or -1) for one in page.find("[data-hit]").all()]
+        assert shown == places
+        assert f"hits.s={text}" in page.parameters()
+    number = places[1]
+    page.find(f"[data-hit='{number}'] button").click()
+    at_hit(page, every["hits"], number)
+    assert page.find(".hits .current").get_attribute("data-hit") == str(number)
+    page.find("[data-surface]").focus()
+    page.tab.keyboard.press(",")
+    at_hit(page, every["hits"], number - 1)
+
+
+def test_the_list_of_a_lane_is_sorted(page: Page, client: Asking, prof: session.Profile):
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    id_ = client.json("/api/timeline/hits", find="stream:7")["hits"][0]["id"]
+    start(page, d=f"launch:{id_}", **{"from": str(low), "to": str(high)})
+    page.find("[data-surface]").focus()
+    page.tab.keyboard.press("l")
+    page.find(".list tbody tr").first.wait_for()
+    page.find(".list [data-sort=dur]").click()
+    drawn(page)
+    assert headings(page, ".list") == {"name": None, "start": None, "dur": "descending", "count": None}
+    every = client.json("/api/timeline/hits", find="stream:7", limit=200)["hits"]
+    inside = [one for one in every if one["lane"] == 0]
+    expected = sorted(inside, key=lambda one: (one["start"] - one["end"], one["start"]))
+    starts = [one.inner_text() for one in page.find(".list tbody td:nth-child(2)").all()]
+    assert starts == [f"{one['start']:,}" for one in expected]
+    page.find(".list [data-sort=name]").click()
+    drawn(page)
+    names = [one.inner_text().lower() for one in page.find(".list tbody td:first-child").all()]
+    assert names == sorted(names)
+    assert len(set(names)) > 1
+
+
+@pytest.mark.statement("WU02")
+def test_sums_are_sorted_and_modules_have_self_time(page: Page, client: Asking):
+    start(page, sum="module")
+    page.find(".selection [data-sort]").first.wait_for()
+    assert page.find(".selection [data-sort=time]").inner_text().startswith("Self time")
+    assert "modules inside it" in (page.find(".selection [data-sort=time]").get_attribute("data-tip") or "")
+    page.find("[data-sum]").select_option("kernel")
+    page.find(".selection [data-sort=count]").click()
+    drawn(page)
+    run = client.json("/api/timeline")
+    tables = client.json("/api/timeline/selection", start=run["start"], end=run["end"], sort="-count")[
+        "tables"
+    ]
+    rows = next(one for one in tables if one["key"] == "kernel")["rows"]
+    counts = [row["count"] for row in rows]
+    assert counts == sorted(counts, reverse=True)
+    shown = [one.inner_text() for one in page.find(".selection tbody td:nth-child(4)").all()]
+    assert shown[:-1] == [f"{one:,}" for one in counts]
+    assert headings(page, ".selection")["count"] == "descending"
+    assert page.find(".selection [data-sort=time]").inner_text() == "Time"
+
+
+@pytest.mark.statement("WY05")
+def test_two_steps_are_compared(opened: Open, page: Page, client: Asking):
+    """By clicks and by keys alone: what is shown is the server's, adds up, and is in the address."""
+    run = client.json("/api/timeline")
+    first, second, third = run["steps"][1:4]
+    start(page)
+    step = "[data-step='{}']"
+    page.find(step.format(first["number"])).click()
+    drawn(page)
+    assert f"area={first['start']}_{first['end']}" in page.parameters()
+    page.find(f"[data-selection='{first['start']}-{first['end']}']").wait_for()
+    page.find(step.format(second["number"])).click(modifiers=["Shift"])
+    drawn(page)
+    shown = f"[data-difference='{first['start']}-{first['end']} {second['start']}-{second['end']}']"
+    page.find(shown).wait_for()
+    page.find("[data-by-group]").select_option("kernel")
+    page.find("[data-group]").first.wait_for()
+    drawn(page)
+    answer = client.json(
+        "/api/timeline/difference", start=first["start"], end=first["end"], other_start=second["start"],
+        other_end=second["end"], by="kernel",
+    )  # fmt: skip
+    rows = page.tab.eval_on_selector_all("[data-group]", f"rows => rows.map({TIMES})")
+    assert [(one["label"], one["base"], one["other"]) for one in answer["rows"]] == [
+        (label, base, other) for label, base, other, _ in rows
+    ]
+    assert all(delta == other - base for _, base, other, delta in rows)
+    assert any(delta for *_, delta in rows)
+    ((_, base, other, delta),) = page.tab.eval_on_selector_all("[data-total]", f"rows => rows.map({TIMES})")
+    assert (base, other) == (sum(row[1] for row in rows), sum(row[2] for row in rows))
+    assert delta == other - base == sum(row[3] for row in rows)
+    parts = {
+        name: values
+        for name, *values in page.tab.eval_on_selector_all("[data-part]", f"rows => rows.map({TIMES})")
+    }
+    for at in range(3):
+        causes = [values[at] for name, values in parts.items() if name not in ("length", "busy", "idle")]
+        assert parts["length"][at] == parts["busy"][at] + parts["idle"][at]
+        assert parts["idle"][at] == sum(causes)
+    assert parts["length"][0] == first["end"] - first["start"]
+    # The address has it; keys do the same.
+    other_page = opened()
+    other_page.tab.goto(f"{other_page.url}/?test=1{page.parameters()}")
+    drawn(other_page)
+    other_page.find(f"{shown} [data-group]").first.wait_for()
+    page.find("[data-surface]").focus()
+    page.tab.keyboard.press("Escape")
+    drawn(page)
+    assert page.find("[data-difference]").count() == 0
+    assert "versus" not in page.parameters()
+    assert "area=" in page.parameters()
+    page.find("[data-axis] [tabindex='0']").focus()
+    page.tab.keyboard.press("Home")
+    for _ in range(second["number"] - run["steps"][0]["number"]):
+        page.tab.keyboard.press("ArrowRight")
+    page.tab.keyboard.press("Enter")
+    page.tab.keyboard.press("ArrowRight")
+    page.tab.keyboard.press("Shift+Enter")
+    drawn(page)
+    assert f"area={second['start']}_{second['end']}" in page.parameters()
+    assert f"versus={third['start']}_{third['end']}" in page.parameters()
+    assert page.find("[data-step][aria-pressed=true]").count() == 2
+    # A drag that begins at a step moves the axis.
+    box = page.find(step.format(third["number"])).bounding_box()
+    before = window(page)
+    page.tab.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] - 60, box["y"] + 5, steps=4)
+    page.tab.mouse.up()
+    drawn(page)
+    assert window(page)[0] > before[0]
+    assert f"area={second['start']}_{second['end']}" in page.parameters()
+
+
+def entry(page: Page, text: str) -> Any:
+    return page.find("[data-context] [role=menuitem]").get_by_text(text)
+
+
+@pytest.mark.statement("WE01", "WY08", "WY11")
+def test_the_menu_of_an_event(page: Page, client: Asking, prof: session.Profile):
+    """By a right click and by keys: it leads to the event, to all of its name, to its step and to its row."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    id_, begin, end = events(prof, 8)[2]
+    page.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    start(page, **{"from": str(low), "to": str(high)})
+
+    def right_click() -> None:
+        page.tab.mouse.click(column(page, (begin + end) / 2), row(page, stream(client, 8)), button="right")
+        page.find("[data-context] [role=menuitem]:focus").wait_for()
+
+    right_click()
+    first = page.find("[data-context] [role=menuitem]").first.inner_text()
+    assert first.startswith("Annotate here")
+    page.tab.keyboard.press("Escape")
+    page.until("[data-context]", 0)
+    assert page.find("[data-surface]:focus").count() == 1
+    right_click()
+    entry(page, "Copy link").click()
+    page.find("[role=status]:has-text('Copied.')").wait_for(state="attached")
+    assert f"d=launch%3A{id_}" in page.tab.evaluate("navigator.clipboard.readText()")
+    start(page, **{"from": str(low), "to": str(high)})
+    right_click()
+    entry(page, "Zoom to this event").click()
+    drawn(page)
+    assert window(page)[0] <= begin < end <= window(page)[1]
+    assert window(page)[1] - window(page)[0] < (high - low) / 2
+    right_click()
+    (own,) = [one for one in client.json("/api/timeline")["steps"] if one["start"] <= begin < one["end"]]
+    entry(page, f"Select step {own['number']}").click()
+    drawn(page)
+    assert f"area={own['start']}_{own['end']}" in page.parameters()
+    right_click()
+    entry(page, "Copy name").click()
+    page.find("[role=status]:has-text('Copied.')").wait_for(state="attached")
+    copied = page.tab.evaluate("navigator.clipboard.readText()")
+    assert "sgemm" in copied
+    right_click()
+    entry(page, "Find all of this name").click()
+    page.until("[data-hits]:has-text('events')", 1)
+    drawn(page)
+    assert f"find={quote('=' + copied, safe='').replace('%20', '+')}" in page.parameters()
+    page.tab.mouse.click(column(page, (begin + end) / 2), row(page, stream(client, 8)))
+    drawn(page)
+    page.find("[data-surface]").focus()
+    page.tab.keyboard.press("Shift+F10")
+    page.find("[data-context] [role=menuitem]:focus").wait_for()
+    texts = page.find("[data-context] [role=menuitem]").all_inner_texts()
+    for _ in range(next(at for at, text in enumerate(texts) if text.startswith("Copy link"))):
+        page.tab.keyboard.press("ArrowDown")
+    page.tab.keyboard.press("Enter")
+    page.until("[data-context]", 0)
+    drawn(page)
+    link = page.tab.evaluate("navigator.clipboard.readText()")
+    assert link.endswith(page.parameters())
+    assert f"d=launch%3A{id_}" in link
+    page.tab.keyboard.press("ContextMenu")
+    page.find("[data-context] [role=menuitem]:focus").wait_for()
+    entry(page, "Show in table").click()
+    page.settled()
+    assert page.column("launches", "kernel") == [copied]
+    assert f"launches.f.id=%3D{id_}" in page.parameters()
+    assert page.find(f"aside[data-drawer='launch:{id_}']").count() == 1
+
+
+def test_the_menu_of_a_gap(page: Page, client: Asking, prof: session.Profile):
+    """Where nothing ran it is that of the gap; a pressed Shift leaves the browser's own."""
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    gaps = client.json("/api/timeline/hits", find="launch-bound", limit=1)["hits"]
+    middle = (gaps[0]["start"] + gaps[0]["end"]) / 2
+    start(page, **{"from": str(low), "to": str(high)})
+    page.tab.mouse.click(column(page, middle), row(page, gaps[0]["track"]), button="right")
+    entry(page, "Zoom to this gap").click()
+    drawn(page)
+    assert window(page)[0] <= gaps[0]["start"] < gaps[0]["end"] <= window(page)[1]
+    at = column(page, middle), row(page, gaps[0]["track"])
+    page.tab.mouse.click(*at, button="right")
+    assert page.find("[data-context]").count() == 1
+    page.tab.evaluate(axe())
+    found = page.tab.evaluate("axe.run('[data-context]', { resultTypes: ['violations'] })")
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    page.tab.mouse.click(at[0] + 5, 5)
+    page.until("[data-context]", 0)
+    page.tab.keyboard.down("Shift")
+    page.tab.mouse.click(*at, button="right")
+    page.tab.keyboard.up("Shift")
+    assert page.find("[data-context]").count() == 0
+
+
+TIMES = """row => [row.dataset.group ?? row.dataset.total ?? row.dataset.part,
+    ...["base", "other", "delta"].map((key) => Number(row.querySelector(`[data-${key}]`).dataset[key]))]"""
 
 
 @pytest.mark.statement("WP01")
