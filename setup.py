@@ -24,6 +24,7 @@ VERSION = re.search(
 )[1]
 # Debug information would name the folder in which the wheel is built: the same source gives the same bytes.
 FLAGS = [] if os.name == "nt" else ["-g0"]
+VIEWER = ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"]
 NOTICES = "pyprof/viewer/static/third-party.txt"
 
 
@@ -75,8 +76,8 @@ setup(
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
         "mcp": ["mcp>=2", "pydantic>=2"],
-        "tensorboard": ["tensorboard"],
-        "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],
+        "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
+        "viewer": VIEWER,
     },
     entry_points={
         "console_scripts": [
@@ -84,7 +85,8 @@ setup(
             "dlprof = pyprof.dlprof.command:main",
             "dlprofviewer = pyprof.commands.view:dlprofviewer",
             "prof.py = pyprof.commands.main:prof",
-        ]
+        ],
+        "tensorboard_plugins": ["pyprof = pyprof.integrations.tensorboard:Plugin"],
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[
