@@ -11,13 +11,12 @@ import pandas as pd
 from pyprof.analysis import launch_stats
 from pyprof.analysis.dataframes import category
 from pyprof.analysis.source import Source
-from pyprof.model import Bools, Ints
+from pyprof.model import KERNEL, Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, efficiency, report
-from pyprof.reports.operator_queries import distinct, launched
+from pyprof.reports.operator_queries import codes, distinct, launched
 from pyprof.reports.operators import eligible
 from pyprof.store.ids import worker_of
-from pyprof.store.kinds import IS_KERNEL
 
 _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers", "shared_memory")
 
@@ -73,10 +72,10 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator, one per name and operator; with --group-by=properties, one per name, operator and launch
     configuration. Values of several workers and devices are summed. Copies and sets are not kernels. A recording
     without a GPU has no rows."""
-    event = launched(source, "name, site, device, duration_ns, geometry, tc", IS_KERNEL)
+    event = launched(source, ("name", "site", "device", "duration_ns", "geometry", "tc"), (KERNEL,))
     keys = {"name": event["name"].values}
-    codes, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
-    keys |= codes if group_by == "properties" else {key: codes[key] for key in codes if key == "site"}
+    keys_of, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
+    keys |= keys_of if group_by == "properties" else {key: keys_of[key] for key in keys_of if key == "site"}
     frame = pd.DataFrame(keys | {"duration_ns": event["duration_ns"].values})
     frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
     for name, values, mask in _launches(source, event):
@@ -89,7 +88,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
         **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
     ).reset_index()  # fmt: skip
-    work = efficiency.of_events(source, pd.DataFrame(keys), launched(source, efficiency.EVENT, IS_KERNEL))
+    work = efficiency.of_events(source, pd.DataFrame(keys), efficiency.events(source))
     table = table.join(work, on=list(keys))
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["tc"] = np.where(table["used"], True, np.where(table["unknown"], None, False))  # type: ignore[call-overload]
@@ -104,17 +103,12 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     return table.assign(name=category(table["name"].to_numpy(), texts))
 
 
-def _codes(column: Values) -> Ints:
-    """Return the values of a column, -1 where missing."""
-    return np.where(column.mask(), column.values, -1)
-
-
 def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
     """Return blocks per multiprocessor and occupancy of each event, and a mask of the known ones."""
     shapes = launch_stats.shapes(source.store)
     geometry, device, worker = (
-        _codes(event["geometry"]),
-        _codes(event["device"]),
+        codes(event["geometry"]),
+        codes(event["device"]),
         worker_of(event["id"].values),
     )
     blocks, occupancy = np.zeros(len(worker)), np.full(len(worker), -1)
@@ -140,7 +134,7 @@ def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Int
         ),
         (None,) * 8,
     )
-    keys = {"site": of_site[_codes(event["site"])], "geometry": of_geometry[_codes(event["geometry"])]}
+    keys = {"site": of_site[codes(event["site"])], "geometry": of_geometry[codes(event["geometry"])]}
     cells = {
         "operator": [row[0] for row in operators],
         "tc_eligible": [None if row[0] is None else eligible(row[0]) for row in operators],
