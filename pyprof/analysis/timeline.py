@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from pyprof.analysis import communication
 from pyprof.analysis.partition import Union, pauses
@@ -21,6 +22,17 @@ from pyprof.store.ids import NUMBER_MASK, first_id
 from pyprof.store.kinds import OPERATOR_EVENT
 
 _MASK = NUMBER_MASK
+
+
+_CODES = {"kind", "device", "tc", "thread", "copy_from", "copy_to"}  # columns of few values
+
+
+def _small(column: Column) -> Column:
+    """Return a column of small numbers in a quarter of the memory."""
+    values = column.values
+    if not len(values) or (values.min() >= np.iinfo(np.int16).min and values.max() <= np.iinfo(np.int16).max):
+        return Column(values.astype(np.int16), column.present)  # type: ignore[arg-type]
+    return column
 
 
 class Columns(Mapping[str, Column]):
@@ -36,7 +48,7 @@ class Columns(Mapping[str, Column]):
         columns = self._store.table(self._table, names, *self._ids)
         if self._selected is not None:
             columns = {name: column.take(self._selected) for name, column in columns.items()}
-        return columns
+        return {name: _small(column) if name in _CODES else column for name, column in columns.items()}
 
     @cached_property
     def _selected(self) -> Ints | None:
@@ -112,17 +124,21 @@ class Activity:
 
     @cached_property
     def end(self) -> Ints:
-        return self.start + self.event["duration_ns"].values
+        return self.start + self.event.once("duration_ns")["duration_ns"].values
 
     @cached_property
     def launched(self) -> Bools:
         """Events with a launch record."""
-        return self.event["api"].mask()
+        return self.launch >= 0
 
     @cached_property
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
-        return np.where(self.launched, self.event["api"].values & _MASK, -1)
+        api = self.event.once("api")["api"]
+        place: Ints = api.values & _MASK
+        if api.present is not None:
+            place[~api.present] = -1
+        return place
 
     @cached_property
     def operator_of_call(self) -> Ints:
@@ -156,15 +172,19 @@ class Activity:
         event = self.event if gpu else Columns(self, "event", names, (OPERATOR,))
         columns = event.once(*names)
         rows = self.store.rows("select id, phase from site where phase is not null")
-        phase_of = np.full(max((number for number, _ in rows), default=-1) + 2, NO_PHASE)
+        phase_of = np.full(max((number for number, _ in rows), default=-1) + 2, NO_PHASE, np.int8)
         phase_of[[number for number, _ in rows]] = [phase for _, phase in rows]
-        site, total = columns["site"], columns["total_ns"]
+        site, total = columns.pop("site"), columns.pop("total_ns")
         last = len(phase_of) - 1
         phase = phase_of[np.where(site.mask(), np.clip(site.values, -1, last), last)]
-        start = columns["start_ns"].values
-        end = start + np.where(total.mask(), total.values, columns["duration_ns"].values)
-        order = np.argsort(start, kind="stable")
-        return phase[order], start[order], end[order]
+        start, end = columns["start_ns"].values, columns["duration_ns"].values
+        if total.mask().any():
+            end = np.where(total.mask(), total.values, end)
+        end = end + start
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            phase, start, end = phase[order], start[order], end[order]
+        return phase, start, end
 
     @cached_property
     def kernel(self) -> Bools:
@@ -182,7 +202,8 @@ class Activity:
     def devices(self) -> list[int]:
         """Devices on which something ran."""
         device = self.event["device"]
-        return [int(number) for number in np.unique(device.values[device.mask()])]
+        numbers = device.values if device.present is None else device.values[device.present]
+        return sorted(map(int, pd.unique(numbers)))
 
     def on(self, device: int) -> Bools:
         """Return which events ran on a device."""
@@ -191,7 +212,7 @@ class Activity:
 
     def union(self, mask: Bools) -> Union:
         """Return the time in which at least one of the selected events ran."""
-        return Union(self.start[mask], self.end[mask])
+        return Union(self.start, self.end) if mask.all() else Union(self.start[mask], self.end[mask])
 
     def classes(self, mask: Bools) -> dict[str, Union]:
         """Return the time of selected events: kernels, copies and sets without communication, and communication."""

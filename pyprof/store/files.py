@@ -248,16 +248,17 @@ class Store:
             "--timeout, or build the database again from the recording."
         )
 
-    def cached(self, key: Any, make: Callable[[], _Value]) -> _Value:
+    def cached(self, key: Any, make: Callable[[], _Value], small: bool = False) -> _Value:
         """Return a value that several reports compute from facts, which never change.
 
-        It is cached if the recording is small enough. The value is shared: do not modify it.
+        It is cached if the recording is small enough, or if the value is `small` for any recording. The value is
+        shared: do not modify it.
         """
         if key in self._known:
             value: _Value = self._known[key]
             return value
         value = make()
-        if self.cached("events", self._events) <= _MAX_CACHED_EVENTS:
+        if small or self.cached("events", self._events) <= _MAX_CACHED_EVENTS:
             self._known[key] = value
         return value
 

@@ -32,8 +32,8 @@ class Piece(NamedTuple):
 
 
 class Packer:
-    """Packs tables that arrive in parts of any size. Parts that are not in the order of the ids end the packing of their
-    table, which is then read from its rows."""
+    """Packs tables that arrive in parts of any size. Parts that are not in the order of the ids end the packing of
+    their table, which is then read from its rows."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[pa.Table]] = {table: [] for table in TABLES}
