@@ -129,17 +129,29 @@ def opened(one: Any, url: str, server: int, view: str) -> View:
     context = one.new_context(viewport={"width": 1280, "height": 720})
     tab = context.new_page()
     asked: Counter[str] = Counter()
-    tab.on("request", lambda request: asked.update([urlsplit(request.url)._replace(scheme="", netloc="").geturl()]))
+    tab.on(
+        "request",
+        lambda request: asked.update([urlsplit(request.url)._replace(scheme="", netloc="").geturl()]),
+    )
     tab.add_init_script(_PAINT)
     with Peak(server) as peak:
         before, begin = everywhere(server), time.perf_counter()
         tab.goto(f"{url}#/{view}")
         settled(tab)
         there, cpu = time.perf_counter() - begin, everywhere(server) - before
-        drawn = float(tab.locator("html").get_attribute("data-painted") or 1000 * there) / 1000  # a view without rows
+        drawn = (
+            float(tab.locator("html").get_attribute("data-painted") or 1000 * there) / 1000
+        )  # a view without rows
     context.close()
     questions = {path: count for path, count in asked.items() if path.startswith("/api/")}
-    return View(drawn, there, cpu, peak.bytes, sum(questions.values()), [p for p, count in questions.items() if count > 1])
+    return View(
+        drawn,
+        there,
+        cpu,
+        peak.bytes,
+        sum(questions.values()),
+        [p for p, count in questions.items() if count > 1],
+    )
 
 
 def everywhere(server: int) -> float:

@@ -15,7 +15,9 @@ from pyprof.model import Bools, Ints
 CAUSES = ("queued", "data loader", "synchronization", "host copy", "launch-bound", "not recorded")
 QUEUED, DATALOADER, SYNC, COPY, LAUNCH, NOTHING = range(len(CAUSES))
 NONE = -1
-_AT_ONCE = 1 << 18  # gaps whose causes are found at a time: small arrays are made in memory that is used again
+_AT_ONCE = (
+    1 << 18
+)  # gaps whose causes are found at a time: small arrays are made in memory that is used again
 
 
 def gaps(activity: Activity, device: int | None, low: int, high: int) -> dict[str, tuple[Ints, Ints]]:

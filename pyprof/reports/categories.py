@@ -63,12 +63,24 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator split each category. The kind of a kernel decides its category, or the operator that launched
     it if the kernel's name does not tell. Values of several workers and devices are summed. Without a GPU, times are
     the operators' own time, and busy time and tensor core columns are empty."""
-    names = ("kind", "name", "site", "device", "start_ns", "duration_ns", "tc", "flops", "bytes", "copied_bytes")
+    names = (
+        "kind",
+        "name",
+        "site",
+        "device",
+        "start_ns",
+        "duration_ns",
+        "tc",
+        "flops",
+        "bytes",
+        "copied_bytes",
+    )
     event = launched(source, names, (KERNEL, MEMCPY, MEMSET) if source.gpu else (OPERATOR,))
     moves = np.isin(event["kind"].values, (MEMCPY, MEMSET))
     of_copies, of_others = event.pop("copied_bytes"), event["bytes"]
     event["bytes"] = Values(
-        np.where(moves, of_copies.values, of_others.values), np.where(moves, of_copies.mask(), of_others.mask())
+        np.where(moves, of_copies.values, of_others.values),
+        np.where(moves, of_copies.mask(), of_others.mask()),
     )
     code, keys = _keys(source, event["name"].values, codes(event["site"]), group_by)
     duration, tc = event["duration_ns"].values, event["tc"]

@@ -361,7 +361,10 @@ class Run:
                 sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
                 continue
             other = activity.paused.with_(activity.dataloader)
-            low, high = max(int(steps.start[first]), int(activity.start.min())), int(steps.end[first : last + 1][-1])
+            low, high = (
+                max(int(steps.start[first]), int(activity.start.min())),
+                int(steps.end[first : last + 1][-1]),
+            )
             for cause, (start, end) in gaps(activity, None, low, high).items():
                 sums[cause] += int((end - start - other.within(start, end)).sum())
         return {cause: time // workers for cause, time in sums.items() if time}

@@ -106,7 +106,9 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
             _insert_packed(name, packer.add(table, rows))
     _insert_packed(name, packer.end())
     with closing(unsafe(name)) as connection:
-        connection.executemany("delete from packed where source = ?", [(table,) for table in packer.unordered])
+        connection.executemany(
+            "delete from packed where source = ?", [(table,) for table in packer.unordered]
+        )
         facts = {
             "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
             "writer_version": pyprof.__version__, **meta,

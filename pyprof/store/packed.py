@@ -15,7 +15,7 @@ import pyarrow as pa
 
 TABLES = ("event", "api", "op", "range")
 # Columns of executions that only sums need, which are in blocks.
-_LEFT_OUT = {"op": {"cpu_ns", "api_ns", "gpu_ns", "idle_ns", "kernel_ns", "tc_ns", "kernels", "tc_kernels"}}
+LEFT_OUT = {"op": {"cpu_ns", "api_ns", "gpu_ns", "idle_ns", "kernel_ns", "tc_ns", "kernels", "tc_kernels"}}
 MOST_ROWS = 1 << 20  # of a piece
 LEAST_ROWS = 1 << 16  # of a table that is packed
 _MOST_BYTES = 1 << 30  # of a piece, inflated: 26 columns of 8 bytes need a quarter
@@ -52,7 +52,8 @@ class Packer:
             return
         self._last[table] = int(ids[-1])
         waiting = self._waiting[table]
-        waiting.append(rows)
+        kept = [name for name in rows.column_names if name not in LEFT_OUT.get(table, ())]
+        waiting.append(integers(rows.select(kept)))
         while sum(part.num_rows for part in waiting) >= MOST_ROWS:
             whole = pa.concat_tables(waiting)
             yield self._piece(table, whole.slice(0, MOST_ROWS))
@@ -68,12 +69,16 @@ class Packer:
     def _piece(self, table: str, rows: pa.Table) -> Piece:
         self._packed.add(table)
         ids = rows.column("id")
-        kept = [name for name in rows.column_names if name not in _LEFT_OUT.get(table, ())]
-        return Piece(table, ids[0].as_py(), ids[-1].as_py(), rows.num_rows, pack(rows.select(kept)))
+        return Piece(table, ids[0].as_py(), ids[-1].as_py(), rows.num_rows, pack(rows))
+
+
+def integers(rows: pa.Table) -> pa.Table:
+    """Return columns as 64-bit integers, whatever type a part without values has."""
+    return pa.table({name: rows.column(name).cast(pa.int64()) for name in rows.column_names})
 
 
 def pack(rows: pa.Table) -> bytes:
-    """Return integer columns as a file of Parquet.
+    """Return columns of 64-bit integers as a file of Parquet.
 
     >>> columns = pa.table({"id": [1, 2, 5], "name": [7, None, 7]})
     >>> {name: column.to_pylist() for name, column in unpack(pack(columns), ("name",), 3).items()}
@@ -81,11 +86,10 @@ def pack(rows: pa.Table) -> bytes:
     """
     import pyarrow.parquet as parquet
 
-    columns = {name: rows.column(name).cast(pa.int64()) for name in rows.column_names}
     out = pa.BufferOutputStream()
     parquet.write_table(
-        pa.table(columns), out, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=False,
-        column_encoding=dict.fromkeys(columns, "DELTA_BINARY_PACKED"), store_schema=False,
+        rows, out, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=False,
+        column_encoding=dict.fromkeys(rows.column_names, "DELTA_BINARY_PACKED"), store_schema=False,
     )  # fmt: skip
     return bytes(out.getvalue())
 

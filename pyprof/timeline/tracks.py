@@ -89,7 +89,9 @@ def _nested(start: Ints, end: Ints, id: Ints, name: Ints, operator: Ints) -> Rec
     return single(lane, start[order], stop, id[order], name[order], operator[order])
 
 
-def _ranges(store: Store, ids: tuple[int, int], executions: dict[str, Ints]) -> Iterator[tuple[str, int, Records]]:
+def _ranges(
+    store: Store, ids: tuple[int, int], executions: dict[str, Ints]
+) -> Iterator[tuple[str, int, Records]]:
     """Yield the ranges of each thread: those that nest, Python functions, and others."""
     names = ("id", "thread", "kind", "start_ns", "duration_ns", "text")
     columns = {name: _plain(column) for name, column in store.table("range", names, *ids).items()}
