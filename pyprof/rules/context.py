@@ -356,15 +356,13 @@ class Run:
             if not activity.devices or not len(steps.start[first : last + 1]):
                 continue
             workers += 1
-            if self.cut:
+            if self.cut and self.source.gpu:
                 parts = phases(self.source, activity, steps)
                 sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
                 continue
             other = activity.paused.with_(activity.dataloader)
-            low, high = (
-                max(int(steps.start[first]), int(activity.start.min())),
-                int(steps.end[first : last + 1][-1]),
-            )
+            low, high = int(steps.start[first]), int(steps.end[first : last + 1][-1])
+            low = low if self.cut else max(low, int(activity.start.min()))
             for cause, (start, end) in gaps(activity, None, low, high).items():
                 sums[cause] += int((end - start - other.within(start, end)).sum())
         return {cause: time // workers for cause, time in sums.items() if time}
