@@ -3,6 +3,7 @@
 """What the viewer costs: its server to start, to answer, to keep running; its page to be painted, and each click in it.
 
     python benchmarks/viewer.py --kernels 1000000
+    python benchmarks/viewer.py --kernels 10000000 --views
     python benchmarks/viewer.py --database net_dldb.sqlite
 
 A recording is generated (gen_nsys.py) and made a database in a temporary folder, unless one is named. The server is a
@@ -10,7 +11,9 @@ process of its own, as `pyprof view` starts it; a question is asked over loopbac
 kept; again: the median and the 95th percentile of more, with other pages, sortings and filters each time. Memory is the
 largest resident set of the server process, and of the processes that it starts for reports. Then the same in Chromium,
 where there is one (viewer_page.py): every interaction on tables, on a tree of 50,000 nodes (a recording in which every
-call has a shape of its own), and on all launches.
+call has a shape of its own), and on all launches. With --views instead: each view opened in a browser that knows
+nothing, of a server that has answered nothing; the largest sum of the resident sets of the server and its processes,
+and questions that were asked twice.
 """
 
 from __future__ import annotations
@@ -164,11 +167,8 @@ def views(database: Path, folder: Path, only: str) -> None:
             with viewer(database, folder) as (process, url, _):
                 time.sleep(1)  # the first child starts
                 view = viewer_page.opened(one, url, process.pid, name)
-            print(
-                f"{name:28}{view.drawn:>9.2f}{view.there:>9.2f}{view.cpu:>8.2f}{view.peak / 1e9:>7.2f}{view.requests:>7}"
-                f"  {' '.join(view.twice)}",
-                flush=True,
-            )
+            figures = f"{view.drawn:>9.2f}{view.there:>9.2f}{view.cpu:>8.2f}{view.peak / 1e9:>7.2f}"
+            print(f"{name:28}{figures}{view.requests:>7}  {' '.join(view.twice)}", flush=True)
 
 
 def look(database: Path, folder: Path, rounds: int) -> None:

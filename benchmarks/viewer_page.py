@@ -26,7 +26,7 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "-
 _PAINT = """
 (() => {
   const look = () => {
-    if (document.querySelector("main [data-figure], main tbody td, main svg, main canvas")) {
+    if (document.querySelector("main [data-figure], main tbody td, main canvas")) {
       const channel = new MessageChannel();
       channel.port1.onmessage = () => { document.documentElement.dataset.painted = String(performance.now()); };
       channel.port2.postMessage(0);
@@ -105,8 +105,9 @@ def first_view(one: Any, url: str) -> tuple[float, int]:
 EVERY_VIEW = (
     "overview", "timeline", "operators?by=name", "operators?by=type", "operators?by=module", "operators?by=group",
     "operators?by=place", "operators?by=kernel", "operators?by=tensor", "iterations", "iterations?tab=kernels",
-    "iterations?tab=ops", "kernels?tab=names", "kernels?tab=operators", "kernels?tab=properties", "kernels?tab=launches",
-    "gpus", "workers?tab=steps", "workers?tab=overlap", "workers?tab=communication", "workers?tab=stragglers",
+    "iterations?tab=ops", "kernels?tab=names", "kernels?tab=operators", "kernels?tab=properties",
+    "kernels?tab=launches", "gpus", "workers?tab=steps", "workers?tab=overlap", "workers?tab=communication",
+    "workers?tab=stragglers",
     "workers?tab=devices", "summaries?tab=dlprof", "summaries?tab=tensorboard", "reports",
 )  # fmt: skip
 

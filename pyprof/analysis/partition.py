@@ -42,7 +42,8 @@ class Union:
     @cached_property
     def _length(self) -> Ints:
         """Length before each interval, and of all."""
-        return np.r_[0, np.cumsum(self.end - self.start)]
+        length: Ints = np.r_[0, np.cumsum(self.end - self.start)]
+        return length
 
     def __len__(self) -> int:
         return int(self._length[-1])

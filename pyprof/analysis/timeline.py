@@ -31,7 +31,7 @@ def _small(column: Column) -> Column:
     """Return a column of small numbers in a quarter of the memory."""
     values = column.values
     if not len(values) or (values.min() >= np.iinfo(np.int16).min and values.max() <= np.iinfo(np.int16).max):
-        return Column(values.astype(np.int16), column.present)  # type: ignore[arg-type]
+        return Column(values.astype(np.int16), column.present)
     return column
 
 
@@ -96,7 +96,7 @@ class Activity:
         return pauses(self.store, self.worker)
 
     @cached_property
-    def event(self) -> Columns:
+    def event(self) -> Mapping[str, Column]:
         """Kernels, copies and sets."""
         names = (
             "id", "kind", "device", "name", "operator", "api", "start_ns", "duration_ns", "geometry", "tc",
@@ -104,13 +104,19 @@ class Activity:
         )  # fmt: skip
         return Columns(self, "event", names, (KERNEL, MEMCPY, MEMSET))
 
+    def _once(self, *names: str) -> dict[str, Column]:
+        """Return columns of the events without keeping them."""
+        if isinstance(self.event, Columns):
+            return self.event.once(*names)
+        return {name: self.event[name] for name in names}
+
     def work(self) -> dict[str, Column]:
         """Return what the roofline says of each GPU event. Not cached: few reports read it, and it is large."""
-        columns = self.event.once("duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps")
+        columns = self._once("duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps")
         return {"gpu_ns": columns.pop("duration_ns"), **columns}
 
     @cached_property
-    def call(self) -> Columns:
+    def call(self) -> Mapping[str, Column]:
         """API calls; the place of each is its number."""
         return Columns(self, "api", ("id", "thread", "name", "kind", "start_ns", "duration_ns", "op"))
 
@@ -124,7 +130,7 @@ class Activity:
 
     @cached_property
     def end(self) -> Ints:
-        return self.start + self.event.once("duration_ns")["duration_ns"].values
+        return self.start + self._once("duration_ns")["duration_ns"].values
 
     @cached_property
     def launched(self) -> Bools:
@@ -134,7 +140,7 @@ class Activity:
     @cached_property
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
-        api = self.event.once("api")["api"]
+        api = self._once("api")["api"]
         place: Ints = api.values & _MASK
         if api.present is not None:
             place[~api.present] = -1
@@ -169,8 +175,7 @@ class Activity:
     def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
         """Return phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by start."""
         names = ("site", "start_ns", "duration_ns", "total_ns")
-        event = self.event if gpu else Columns(self, "event", names, (OPERATOR,))
-        columns = event.once(*names)
+        columns = self._once(*names) if gpu else Columns(self, "event", names, (OPERATOR,)).once(*names)
         rows = self.store.rows("select id, phase from site where phase is not null")
         phase_of = np.full(max((number for number, _ in rows), default=-1) + 2, NO_PHASE, np.int8)
         phase_of[[number for number, _ in rows]] = [phase for _, phase in rows]

@@ -473,7 +473,7 @@ class Store:
             """select first_id, last_id, rows from packed
                where source = ? and last_id >= ? and first_id < ? order by first_id""",
             (table, first, last),
-        )  # type: ignore[return-value]
+        )
 
     def _unpack(
         self, table: str, names: Sequence[str], piece: tuple[int, int, int], first: int, last: int
