@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of the large tables once more, as Parquet: reports read a few columns of all rows in a tenth of the time.
 
-The table `packed` has them in pieces of up to 2^20 rows, in the order of the ids. Tables with fewer than 65,536 rows,
+The table `packed` has them in pieces of up to 2^18 rows, in the order of the ids. Tables with fewer than 65,536 rows,
 and those of older files, are read from their rows. Differences of neighbors are packed in as few bits as they need, so
 a GPU event takes 6 to 7 bytes, a range or a call 4.
 """
@@ -16,9 +16,9 @@ import pyarrow as pa
 TABLES = ("event", "api", "op", "range")
 # Columns of executions that only sums need, which are in blocks.
 LEFT_OUT = {"op": {"cpu_ns", "api_ns", "gpu_ns", "idle_ns", "kernel_ns", "tc_ns", "kernels", "tc_kernels"}}
-MOST_ROWS = 1 << 20  # of a piece
+MOST_ROWS = 1 << 18  # of a piece
 LEAST_ROWS = 1 << 16  # of a table that is packed
-_MOST_BYTES = 1 << 30  # of a piece, inflated: 26 columns of 8 bytes need a quarter
+_MOST_BYTES = 1 << 28  # of a piece, inflated: 26 columns of 8 bytes need a fifth
 
 
 class Piece(NamedTuple):
