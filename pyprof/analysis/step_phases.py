@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of each step goes: phases of the training, waits for data, and the causes of idle time."""
+"""Parts of the time of each step: phases of the training, waits for data, and the causes of idle time."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Packer:
             return
         self._last[table] = int(ids[-1])
         waiting = self._waiting[table]
-        kept = [name for name in rows.column_names if name not in LEFT_OUT.get(table, ())]
-        waiting.append(integers(rows.select(kept)))
+        names = [name for name in rows.column_names if name not in LEFT_OUT.get(table, ())]
+        waiting.append(integers(rows.select(names)))
         while sum(part.num_rows for part in waiting) >= MOST_ROWS:
             whole = pa.concat_tables(waiting)
             yield self._piece(table, whole.slice(0, MOST_ROWS))
