@@ -83,7 +83,8 @@ setup(
             "dlprof = pyprof.dlprof.command:main",
             "dlprofviewer = pyprof.commands.view:dlprofviewer",
             "prof.py = pyprof.commands.main:prof",
-        ]
+        ],
+        "pytest11": ["pyprof = pyprof.integrations.pytest_plugin"],
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[

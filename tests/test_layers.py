@@ -58,6 +58,8 @@ STANDS_ON = {
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "analysis", "reports"},
     "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline"},
+    "gate": CORE | {"__init__", "analysis", "reports"},
+    "integrations": CORE | {"__init__", "gate", "session"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
@@ -70,7 +72,7 @@ STANDS_ON = {
         "timeline",
     },
     "commands": CORE | {
-        "autostart", "capture", "store", "analysis", "export", "info", "overview", "parse", "prof", "render",
+        "autostart", "capture", "store", "analysis", "export", "gate", "info", "overview", "parse", "prof", "render",
         "replayable", "reports", "session", "module_totals", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "reports", "rules"},

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Significance of differences between two sets of iterations, for many figures at once.
 
-A run is represented by the mean of the middle half of its iterations: a quarter of them, the slowest and the fastest
-each, are left out. On a machine with other work, the slowest iterations say nothing about the program.
+A run is represented by the mean of its iterations, of which outliers count less: a value farther than OUTLIER standard
+deviations from the median of its run, estimated from the median deviation, counts as one at that distance. On a
+machine with other work, how slow the slowest iterations are says nothing about the program.
 
 The test is a permutation test: if both runs were of the same program, it would not matter which iteration belongs to
 which run. All divisions of the iterations into two sets of these sizes are tried, or DIVISIONS of them. For each
@@ -10,11 +11,11 @@ figure, a division has the statistic
 
     t = (mean of the other - mean of the base) / sqrt(error² + floor²)
 
-where the error is that of the difference of two trimmed means (Yuen), and the floor, a part of the limit, keeps
+where the error is that of the difference of the means (variances may differ), and the floor, a part of the limit, keeps
 figures with hardly any spread from deciding. The largest t over all figures is compared (the single-step method of
 Westfall and Young): the chance of one or more false alarms among all figures together is at most ALPHA, however many
-they are and however they depend on each other. Iterations are moved whole, so that dependence is kept. The test is
-exact for few iterations too, for which a bootstrap is too sure of itself (docs/measurements.md).
+they are and however they depend on each other. Iterations are moved whole, so that dependence is kept. The test also
+holds for few iterations, for which a bootstrap is too sure of itself (docs/measurements.md).
 
 Iterations in a row may be alike. If their correlation with the next one is significant, blocks of iterations take the
 place of iterations: (1 + r) / (1 - r) of them are one, as in an autoregressive process of first order.
@@ -22,7 +23,6 @@ place of iterations: (1 + r) / (1 - r) of them are one, as in an autoregressive 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 from math import ceil, comb, sqrt
 from typing import NamedTuple
@@ -30,15 +30,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.model import Ints
-
 Floats = NDArray[np.float64]
 
 ALPHA = 0.025  # one-sided, as of an interval of 95 %
-DIVISIONS = 2000
-FLOOR = 0.25  # of the limit
+DIVISIONS = 10_000
+FLOOR = 0.1  # of the limit
 SEED = 20_260
-_AT_ONCE = 200
+OUTLIER = 3.0
+_OF_NORMAL = 1.4826  # standard deviations in a median deviation
 _LONG_ENOUGH = 20  # iterations, to speak of a correlation
 
 
@@ -64,59 +63,54 @@ def enough(base: int, other: int) -> bool:
 def differences(base: Floats, other: Floats, limit: Floats, share: Floats) -> Differences:
     """Compare figures (columns) of iterations (rows). `limit`: in the units of each figure, plus `share` of its mean.
     """
+    base, other = tamed(base, other)
+    size = len(base), len(other)
     rows = np.vstack([base, other])
-    middle = np.abs(np.median(rows, axis=0))  # of all iterations: the same in every division
-    floor = FLOOR * (limit + share * middle) + 1e-9 * middle + 1e-9
-    deltas, errors = [], []
-    for member in _divisions(len(base), len(other)):
-        means, variances = zip(*(_trimmed(rows[places]) for places in member))
-        deltas.append(means[1] - means[0])
-        errors.append(np.sqrt(variances[0] + variances[1] + floor**2))
-    delta, error = np.vstack(deltas), np.vstack(errors)
+    middle = rows.mean(axis=0)  # of all iterations: the same in every division
+    floor = FLOOR * (limit + share * np.abs(middle)) + 1e-9 * np.abs(middle) + 1e-9
+    rows = rows - middle  # small numbers keep their digits when squared
+    member = _divisions(*size)
+    sums, squares = member @ rows, member @ rows**2
+
+    def variance(sums: Floats, squares: Floats, n: int) -> Floats:
+        """Return the variance of means."""
+        return np.maximum(squares - sums**2 / n, 0.0) / (n - 1) / n
+
+    rest, rest_squares = rows.sum(axis=0) - sums, (rows**2).sum(axis=0) - squares
+    delta = sums / size[1] - rest / size[0]
+    error = np.sqrt(variance(sums, squares, size[1]) + variance(rest, rest_squares, size[0]) + floor**2)
     t = delta / error
     largest = t.max(axis=1)
     p = (largest[:, None] >= t[0] - 1e-9).mean(axis=0)
     critical = np.sort(largest)[::-1][int(ALPHA * len(largest))]
-    return Differences(center(base), center(other), critical * error[0], p)
+    return Differences(base.mean(axis=0), other.mean(axis=0), critical * error[0], p)
 
 
-def center(values: Floats) -> Floats:
-    """Return the means of the middle half of the rows.
+def tamed(base: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Return the iterations with their outliers at the largest distance that counts.
 
-    >>> center(np.array([[1.0], [2.0], [3.0], [90.0]])).tolist()
-    [2.5]
+    >>> values = np.array([[10.0], [11.0], [12.0], [13.0], [99.0]])
+    >>> tamed(values, values)[0].ravel().round(1).tolist()
+    [10.0, 11.0, 12.0, 13.0, 16.4]
     """
-    return np.asarray(_trimmed(values[None])[0][0])
+    centers = [np.median(side, axis=0) for side in (base, other)]
+    deviations = np.abs(np.vstack([base - centers[0], other - centers[1]]))
+    reach = OUTLIER * _OF_NORMAL * np.median(deviations, axis=0)
+    reach[reach == 0] = np.inf  # more than half of the values are the same: nothing to estimate a spread from
+    first, second = (np.clip(side, middle - reach, middle + reach) for side, middle in zip((base, other), centers))
+    return first, second
 
 
-def _trimmed(values: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of the middle half of axis 1, and its variance."""
-    ordered = np.sort(values, axis=1)
-    n = ordered.shape[1]
-    cut = n // 4
-    left = n - 2 * cut
-    mean = ordered[:, cut : n - cut].mean(axis=1)
-    if left < 2:
-        return mean, np.zeros_like(mean)
-    # Winsorized: what is left out counts as the nearest value that is not.
-    winsorized = np.clip(ordered, ordered[:, cut, None], ordered[:, n - cut - 1, None])
-    return mean, winsorized.var(axis=1, ddof=1) * (n - 1) / (left * (left - 1))
-
-
-def _divisions(base: int, other: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the iterations of the base and of the other in divisions, some hundred rows at a time; the recorded division
-    comes first."""
+def _divisions(base: int, other: int) -> Floats:
+    """Return which iterations belong to the other run, one division per row, the recorded one first."""
     size = base + other
     if comb(size, other) <= DIVISIONS:
-        places = np.array(list(combinations(range(size), base)))
-        rest = np.array([np.setdiff1d(np.arange(size), row) for row in places])
-        yield places, rest
-        return
+        places = np.array(list(combinations(range(size), other)))
+        out = np.zeros((len(places), size))
+        np.put_along_axis(out, places, 1.0, axis=1)
+        return out[::-1]  # the last places are the other run's own
     order = np.random.default_rng(SEED).random((DIVISIONS - 1, size)).argsort(axis=1)
-    order = np.vstack([np.arange(size), order])
-    for first in range(0, DIVISIONS, _AT_ONCE):
-        part = order[first : first + _AT_ONCE]
-        yield part[:, :base], part[:, base:]
+    return np.vstack([np.arange(size) >= base, order >= base]).astype(float)
 
 
 def block_length(lengths: Floats) -> int:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from pyprof.analysis.source import Source
 from pyprof.gate.conditions import ALONE, WITH_PATTERN, Condition
-from pyprof.gate.significance import Differences, Floats, block_length, blocks, center, differences, enough
+from pyprof.gate.significance import Differences, Floats, block_length, blocks, differences, enough
 from pyprof.reports import per_iteration
 from pyprof.reports.per_iteration import Iterations
 
@@ -262,9 +262,10 @@ def _comparison(
     if key not in known:
         return Comparison(name, UNKNOWN, _NOT_RECORDED, None, None, None, None)
     place = known.index(key)
-    base, other = (float(center(side)[place]) if len(side) else None for side in values)
-    if tested is None or base is None or other is None:
-        return Comparison(name, UNKNOWN, _TOO_FEW, base, other, None, None)
+    if tested is None:
+        means = [float(side[:, place].mean()) if len(side) else None for side in values]
+        return Comparison(name, UNKNOWN, _TOO_FEW, means[0], means[1], None, None)
+    base, other = float(tested.base[place]), float(tested.other[place])
     if base == 0 and other == 0 and condition.metric in WITH_PATTERN:
         return Comparison(name, UNKNOWN, _NOT_RECORDED, base, other, None, None)
     margin, p = float(tested.margin[place]), float(tested.p[place])
