@@ -150,7 +150,15 @@ def test_figures_are_those_of_each_iteration(tmp_path):
     path = write(tmp_path / "run.json", [{RELU: 10_000, MM: 20_000}, {RELU: 30_000, MM: 40_000}])
     profile = session.load(path)
     source = profile.source()
-    conditions = ["step_time>1%", "busy>1%", "idle>1%", "op:relu>1%", "op:*>1%", "kernel:gemm>1%", "memory>1%"]
+    conditions = [
+        "step_time>1%",
+        "busy>1%",
+        "idle>1%",
+        "op:relu>1%",
+        "op:*>1%",
+        "kernel:gemm>1%",
+        "memory>1%",
+    ]
     table = verdict.tabulate([source], [source], [parse(one) for one in conditions])
     rows = table.sides[0]
     assert rows["op:relu"].tolist() == [10_000, 30_000]
@@ -202,12 +210,17 @@ def test_too_few_iterations_are_no_verdict(files):
 
 
 def test_what_is_not_recorded_is_no_verdict(files):
-    result = gate(files, "base", "same", "memory>1%", "op:attention>1%", "module:net>1%", "idle:synchronization>1us")
+    result = gate(
+        files, "base", "same", "memory>1%", "op:attention>1%", "module:net>1%", "idle:synchronization>1us"
+    )
     assert [outcome.status for outcome in result.outcomes] == [UNKNOWN, UNKNOWN, UNKNOWN, PASS]
 
 
 def test_an_increase_within_the_noise_is_no_verdict(tmp_path):
-    noisy = {"base": write(tmp_path / "a.json", steps(8, 1, 0.3)), "other": write(tmp_path / "b.json", steps(8, 6, 0.3))}
+    noisy = {
+        "base": write(tmp_path / "a.json", steps(8, 1, 0.3)),
+        "other": write(tmp_path / "b.json", steps(8, 6, 0.3)),
+    }
     result = gate(noisy, "base", "other", "op:*>0%")
     reasons = {one.reason for one in result.outcomes[0].comparisons if one.status == UNKNOWN}
     assert result.status != FAIL
@@ -218,7 +231,9 @@ def test_an_increase_within_the_noise_is_no_verdict(tmp_path):
 def test_new_and_removed_operators_are_named(tmp_path):
     pair = {
         "base": write(tmp_path / "a.json", steps(8, **{NORM: 90_000})),
-        "other": write(tmp_path / "b.json", steps(8, **{"aten::gelu": 80_000}), {**KERNELS, "aten::gelu": "gelu"}),
+        "other": write(
+            tmp_path / "b.json", steps(8, **{"aten::gelu": 80_000}), {**KERNELS, "aten::gelu": "gelu"}
+        ),
     }
     result = gate(pair, "base", "other", "op:*>1%", "op:gelu>10us")
     assert list(result.new) == ["gelu"]
@@ -236,7 +251,9 @@ def test_a_renamed_operator_is_compared_with_its_former_name(tmp_path):
         "other": write(tmp_path / "b.json", slower, {**KERNELS, "aten::mm_out": KERNELS[MM]}),
     }
     result = gate(pair, "base", "other", "op:*>5%")
-    assert [one.name for one in result.outcomes[0].comparisons if one.status == FAIL] == ["op:mm / mm_out fprop"]
+    assert [one.name for one in result.outcomes[0].comparisons if one.status == FAIL] == [
+        "op:mm / mm_out fprop"
+    ]
     assert not result.new
 
 
@@ -271,7 +288,8 @@ def test_runs_of_a_side_are_the_samples_if_there_are_enough(tmp_path):
 
 def test_the_same_input_has_the_same_verdict(files):
     first, second = (
-        outputs.data(gate(files, "base", "slower", "step_time>1%", "op:*>1%", "kernel:*>1%")) for _ in range(2)
+        outputs.data(gate(files, "base", "slower", "step_time>1%", "op:*>1%", "kernel:*>1%"))
+        for _ in range(2)
     )
     assert first == second
 
@@ -280,7 +298,13 @@ def test_the_same_input_has_the_same_verdict(files):
 
 
 def test_two_sets_need_forty_divisions():
-    assert [enough(*sizes) for sizes in ((4, 4), (3, 4), (2, 8), (1, 99), (0, 9))] == [True, False, True, False, False]
+    assert [enough(*sizes) for sizes in ((4, 4), (3, 4), (2, 8), (1, 99), (0, 9))] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_p_is_the_share_of_divisions_that_look_as_much_like_a_regression():
@@ -329,13 +353,18 @@ def _tries(spread: float, share: float, tries: int, n: int = 10, figures: int = 
     alarms = hits = 0
     for number in range(tries):
         sides = [
-            pd.DataFrame(1e6 * (1 + spread * rng.standard_normal((n, figures))), columns=names) for _ in range(2)
+            pd.DataFrame(1e6 * (1 + spread * rng.standard_normal((n, figures))), columns=names)
+            for _ in range(2)
         ]
-        table = verdict.Table((sides[0], sides[1]), ([0] * n, [0] * n), [{name: name for name in names}], [0], {}, {})
+        table = verdict.Table(
+            (sides[0], sides[1]), ([0] * n, [0] * n), [{name: name for name in names}], [0], {}, {}
+        )
         alarms += verdict.judge(table, conditions).status == FAIL
         column = names[number % figures]
         sides[1][column] *= 1 + share
-        failed = [one.name for one in verdict.judge(table, conditions).outcomes[0].comparisons if one.status == FAIL]
+        failed = [
+            one.name for one in verdict.judge(table, conditions).outcomes[0].comparisons if one.status == FAIL
+        ]
         hits += column in failed
     return alarms, hits
 
@@ -376,7 +405,9 @@ def test_exit_codes(files, capsys):
     assert run("diff", base, files["slower"], "--fail-on", "step_time>2%", "--fail-on", "op:*>1%") == 3
     printed = capsys.readouterr()
     assert printed.out.startswith("fail: 12 and 12 iterations\npass  step_time>2%\n")
-    assert re.search(r"^FAIL  op:\*>1%\n +op:mm fprop  200 us -> 206 us  \+\d\.\d % \(noise \d\.\d %\)$", printed.out, re.M)
+    assert re.search(
+        r"^FAIL  op:\*>1%\n +op:mm fprop  200 us -> 206 us  \+\d\.\d % \(noise \d\.\d %\)$", printed.out, re.M
+    )
     assert not printed.err
     assert run("diff", base, files["same"], "--fail-on", "memory>1%") == 0
     assert "memory>1%: cannot tell: memory: not recorded" in capsys.readouterr().err
@@ -457,7 +488,10 @@ def test_names_of_a_recording_have_no_effect_on_a_terminal_a_page_or_xml(files, 
     root = ElementTree.fromstring(paths["junit"].read_text())
     messages = [one.get("message") for one in root.iter("failure")]
     assert any("evil|&\"'k" in message for message in messages)
-    assert json.loads(paths["verdict"].read_text())["conditions"][0]["comparisons"][0]["name"] == f"op:{EVIL[6:]} fprop"
+    assert (
+        json.loads(paths["verdict"].read_text())["conditions"][0]["comparisons"][0]["name"]
+        == f"op:{EVIL[6:]} fprop"
+    )
 
 
 def test_several_runs_of_a_side_on_the_command_line(files, capsys):

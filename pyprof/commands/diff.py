@@ -50,7 +50,11 @@ def add_arguments(parser: Parser) -> None:
     gate.add_argument("--strict", action="store_true", help="exit with 3 also if a condition cannot be told")
     for name in _SIDES:
         gate.add_argument(
-            f"--{name}-run", action="append", metavar="FILE", default=[], help=f"one more run of the {name}; repeatable"
+            f"--{name}-run",
+            action="append",
+            metavar="FILE",
+            default=[],
+            help=f"one more run of the {name}; repeatable",
         )
     for name, what in _FILES.items():
         gate.add_argument(f"--{name}", metavar="FILE", help=f"write the verdict as {what} (atomically)")
@@ -95,7 +99,9 @@ def _gate(arguments: argparse.Namespace) -> int:
     conditions = list(dict.fromkeys(parse(condition) for condition in arguments.fail_on))
     for name, default in _OF_TABLE.items():
         if getattr(arguments, name) != default:
-            raise UsageError(f"--{name}: is for the table; with --fail-on use --verdict, --summary or --junit.")
+            raise UsageError(
+                f"--{name}: is for the table; with --fail-on use --verdict, --summary or --junit."
+            )
     sides = [[arguments.base, *arguments.base_run], [arguments.other, *arguments.other_run]]
     targets = {name: getattr(arguments, name) for name in _FILES if getattr(arguments, name) is not None}
     for target in targets.values():
@@ -126,4 +132,6 @@ def _write(path: str, content: str) -> None:
         with atomic_file.named(path) as name, open(name, "w", encoding="utf-8", newline="\n") as file:
             file.write(content)
     except OSError as error:
-        raise PyProfError(f"{path}: cannot be written ({error.strerror or error}). Choose another file.") from error
+        raise PyProfError(
+            f"{path}: cannot be written ({error.strerror or error}). Choose another file."
+        ) from error

@@ -23,8 +23,10 @@ from pyprof.units import SIZES, TIMES
 ALONE = ("step_time", "busy", "idle", "memory")
 WITH_PATTERN = ("op", "module", "kernel")
 METRICS = (*ALONE, "idle:CAUSE", *(f"{name}:PATTERN" for name in WITH_PATTERN))
-_UNITS = {"%": ("%", 0.01), "µs": ("ns", 1e3), "kB": ("B", 1e3), "MB": ("B", 1e6), "GB": ("B", 1e9),
-          **{name: ("ns", length) for name, length in TIMES}, **{name: ("B", size) for name, size in SIZES}}  # fmt: skip
+_UNITS = {
+    "%": ("%", 0.01), "µs": ("ns", 1e3), "kB": ("B", 1e3), "MB": ("B", 1e6), "GB": ("B", 1e9),
+    **{name: ("ns", length) for name, length in TIMES}, **{name: ("B", size) for name, size in SIZES},
+}  # fmt: skip
 # The last > is the sign: names of kernels have some.
 _CONDITION = re.compile(r"\s*(.*\S)\s*>\s*(\d+\.?\d*|\.\d+)\s*(\S*)\s*", re.S)
 

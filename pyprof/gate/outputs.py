@@ -153,7 +153,9 @@ def junit(verdict: Verdict) -> str:
     suite = ElementTree.SubElement(root, "testsuite", {"name": "pyprof diff", **numbers})
     for outcome in verdict.outcomes:
         case = ElementTree.SubElement(
-            suite, "testcase", {"classname": "pyprof.diff", "name": visible(outcome.condition.text), "time": "0"}
+            suite,
+            "testcase",
+            {"classname": "pyprof.diff", "name": visible(outcome.condition.text), "time": "0"},
         )
         lines = [_sentence(outcome, comparison) for comparison in _shown(outcome)] + [_rest(outcome)]
         detail = "\n".join(filter(None, lines))
@@ -192,7 +194,10 @@ def unknowns(verdict: Verdict) -> list[str]:
 def describe(outcome: Outcome) -> str:
     """Return a failed or unknown condition with its comparisons, for an error message."""
     return "\n".join(
-        [f"{outcome.condition.text}: {outcome.status}", *(f"  {_sentence(outcome, one)}" for one in _shown(outcome))]
+        [
+            f"{outcome.condition.text}: {outcome.status}",
+            *(f"  {_sentence(outcome, one)}" for one in _shown(outcome)),
+        ]
     )
 
 

@@ -14,7 +14,7 @@ figure, a division has the statistic
 where the error is that of the difference of the means (variances may differ), and the floor, a part of the limit, keeps
 figures with hardly any spread from deciding. The largest t over all figures is compared (the single-step method of
 Westfall and Young): the chance of one or more false alarms among all figures together is at most ALPHA, however many
-they are and however they depend on each other. Iterations are moved whole, so that dependence is kept. The test also
+they are and however they depend on each other. Iterations are moved whole, so that dependence is last. The test also
 holds for few iterations, for which a bootstrap is too sure of itself (docs/measurements.md).
 
 Iterations in a row may be alike. If their correlation with the next one is significant, blocks of iterations take the
@@ -61,8 +61,7 @@ def enough(base: int, other: int) -> bool:
 
 
 def differences(base: Floats, other: Floats, limit: Floats, share: Floats) -> Differences:
-    """Compare figures (columns) of iterations (rows). `limit`: in the units of each figure, plus `share` of its mean.
-    """
+    """Compare figures (columns) of iterations (rows). `limit`: in the unit of each figure, plus `share` of its mean."""
     base, other = tamed(base, other)
     size = len(base), len(other)
     rows = np.vstack([base, other])
@@ -97,7 +96,9 @@ def tamed(base: Floats, other: Floats) -> tuple[Floats, Floats]:
     deviations = np.abs(np.vstack([base - centers[0], other - centers[1]]))
     reach = OUTLIER * _OF_NORMAL * np.median(deviations, axis=0)
     reach[reach == 0] = np.inf  # more than half of the values are the same: nothing to estimate a spread from
-    first, second = (np.clip(side, middle - reach, middle + reach) for side, middle in zip((base, other), centers))
+    first, second = (
+        np.clip(side, middle - reach, middle + reach) for side, middle in zip((base, other), centers)
+    )
     return first, second
 
 
@@ -137,5 +138,5 @@ def blocks(values: Floats, length: int) -> Floats:
     [1.5, 3.5]
     """
     count = len(values) // length
-    kept = values[len(values) - count * length :]
-    return np.asarray(kept.reshape(count, length, -1).mean(axis=1))
+    last = values[len(values) - count * length :]
+    return np.asarray(last.reshape(count, length, -1).mean(axis=1))

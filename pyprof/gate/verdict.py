@@ -2,8 +2,9 @@
 """Verdict of the gate: each condition with the figures of both runs.
 
 A comparison fails if the increase exceeds both the limit and the margin of noise: the limit is the least effect that
-matters, the margin says whether there is one at all. The margin holds for all comparisons of all conditions together. A comparison of which this cannot be said is "cannot tell": too few iterations, a figure that a run does
-not have, or an increase beyond the limit which is within the noise.
+matters, the margin says whether there is one at all. The margin holds for all comparisons of all conditions together.
+"Cannot tell" are too few iterations, a figure that a run does not have, and an increase beyond the limit but within the
+noise.
 
 The samples are the iterations of all runs of a side. If both sides have several runs, enough for a test, the samples
 are the means of runs instead: two recordings of the same program differ by more than their iterations do.
@@ -32,8 +33,8 @@ _NOISE = "above the limit, but within the noise"
 
 
 class Comparison(NamedTuple):
-    """A figure in both runs, per iteration in ns or bytes. `margin`: the increase that is significant; `p`: chance of an
-    increase as significant as this in any of the comparisons if nothing changed; both None if not computed."""
+    """A figure in both runs, per iteration in ns or bytes. `margin`: the increase that is significant; `p`: chance
+    of an increase as significant as this in any of the comparisons if nothing changed; both None if not computed."""
 
     name: str
     status: str
@@ -66,7 +67,8 @@ class Outcome(NamedTuple):
 
 class Verdict(NamedTuple):
     """Outcomes of all conditions. `samples`: the compared samples of the base and the other, `unit` what they are;
-    `block`: iterations in a sample. `new`, `removed`: operators of one side alone, with their time per iteration (ns)."""
+    `block`: iterations in a sample. `new`, `removed`: operators of one side alone, with their time per iteration
+    (ns)."""
 
     outcomes: list[Outcome]
     samples: tuple[int, int]
@@ -108,7 +110,9 @@ def tabulate(base: Sequence[Source], other: Sequence[Source], conditions: Sequen
     # For the block length, and operators that are new.
     columns: list[dict[str, str]] = []
     omitted = []
-    matched = {"operator": per_iteration.rows(runs, sides, "operator")} if all(len(r.numbers) for r in runs) else {}
+    matched = (
+        {"operator": per_iteration.rows(runs, sides, "operator")} if all(len(r.numbers) for r in runs) else {}
+    )
     for condition in conditions:
         left_out = 0
         if condition.metric in ALONE:
@@ -131,12 +135,13 @@ def tabulate(base: Sequence[Source], other: Sequence[Source], conditions: Sequen
         columns.append(names)
         omitted.append(left_out)
     new, removed = _one_sided(matched["operator"], sides) if matched else ({}, {})
-    joined, numbers = [], []
+    joined: list[pd.DataFrame] = []
+    run_numbers: list[list[int]] = []
     for side in (0, 1):
         parts = [table for table, of in zip(tables, sides) if of == side]
         joined.append(pd.concat(parts, ignore_index=True))
-        numbers.append([number for number, part in enumerate(parts) for _ in range(len(part))])
-    return Table((joined[0], joined[1]), (numbers[0], numbers[1]), columns, omitted, new, removed)
+        run_numbers.append([number for number, part in enumerate(parts) for _ in range(len(part))])
+    return Table((joined[0], joined[1]), (run_numbers[0], run_numbers[1]), columns, omitted, new, removed)
 
 
 def _absent_causes(tables: list[pd.DataFrame], runs: list[Iterations], key: str) -> None:
@@ -162,7 +167,8 @@ def _groups(
     if not condition.each:
         return {condition.pattern: labels.index[selected].tolist()}, 0
     groups = {
-        str(name): numbers.index.tolist() for name, numbers in labels[selected].groupby(names[selected], sort=True)
+        str(name): numbers.index.tolist()
+        for name, numbers in labels[selected].groupby(names[selected], sort=True)
     }
     least = [LEAST_SHARE * total for total in _means(rows, sides, labels.index.tolist())]
     large = {
@@ -204,7 +210,7 @@ def judge(table: Table, conditions: Sequence[Condition]) -> Verdict:
     keys = list(dict.fromkeys(key for names in table.columns for key in names.values()))
     known = [key for key in keys if _known(base, key) and _known(other, key)]
     values, unit, block = _samples(table, known)
-    limits = {key: (0.0, 0.0) for key in known}
+    limits = dict.fromkeys(known, (0.0, 0.0))
     for condition, names in zip(conditions, table.columns):
         for key in names.values():
             if key in limits:  # of several limits, one in percent
@@ -217,7 +223,9 @@ def judge(table: Table, conditions: Sequence[Condition]) -> Verdict:
         tested = differences(values[0], values[1], absolute, share)
     outcomes = []
     for condition, names, omitted in zip(conditions, table.columns, table.omitted):
-        comparisons = [_comparison(condition, name, key, known, values, tested) for name, key in names.items()]
+        comparisons = [
+            _comparison(condition, name, key, known, values, tested) for name, key in names.items()
+        ]
         order = {FAIL: 0, UNKNOWN: 1, PASS: 2}
         comparisons.sort(key=lambda one: (order[one.status], -(one.change or 0.0), one.name))
         outcomes.append(Outcome(condition, comparisons, omitted))
@@ -234,7 +242,10 @@ def _samples(table: Table, keys: list[str]) -> tuple[tuple[Floats, Floats], str,
     runs = [np.array(run, np.int64) for run in table.runs]
     counts = [len(np.unique(run)) for run in runs]
     if enough(counts[0], counts[1]):
-        means = [np.vstack([side[run == one].mean(axis=0) for one in np.unique(run)]) for side, run in zip(sides, runs)]
+        means = [
+            np.vstack([side[run == one].mean(axis=0) for one in np.unique(run)])
+            for side, run in zip(sides, runs)
+        ]
         return (means[0], means[1]), "run", 1
     series = [
         side.loc[run == one, name].to_numpy(float)

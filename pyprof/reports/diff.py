@@ -186,7 +186,9 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     runs = (base, other)
     covered = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
     counts = [one.table for one in covered]
-    rows = matched([run_rows(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way)
+    rows = matched(
+        [run_rows(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way
+    )
     for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
         of_side = rows["side"] == side
         divisor = max(len(iterations), 1) if per == "iteration" else 1

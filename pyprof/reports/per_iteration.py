@@ -72,8 +72,10 @@ def iterations(run: Source) -> Iterations:
     for part in parts[1:]:
         numbers = numbers.intersection(part.index)
     names = list(dict.fromkeys(name for part in parts for name in part))
-    total = sum(part.reindex(numbers).reindex(columns=names, fill_value=0.0) for part in parts)
-    means = pd.DataFrame(total) / len(parts)
+    means = parts[0].reindex(numbers).reindex(columns=names, fill_value=0.0)
+    for part in parts[1:]:
+        means = means + part.reindex(numbers).reindex(columns=names, fill_value=0.0)
+    means = means / len(parts)
     stretch = steady(means[STEP].to_numpy())
     if stretch and 2 * (stretch[1] - stretch[0] + 1) >= len(means):
         means = means.iloc[stretch[0] : stretch[1] + 1]
@@ -113,7 +115,7 @@ def _figures(activity: Activity, steps: Steps) -> pd.DataFrame:
     """Return the figures of each step of a worker, means over its devices."""
     length = steps.length(activity).astype(float)
     out = {STEP: length}
-    devices = activity.devices or [None]
+    devices: list[int | None] = [*activity.devices] or [None]
     parts: dict[str, Floats] = {}
     for device in devices:
         for name, (_, part) in divide(activity, steps, device).items():
