@@ -228,6 +228,17 @@ def test_an_increase_within_the_noise_is_no_verdict(tmp_path):
     assert any(one.change > 0.02 for one in result.outcomes[0].comparisons)
 
 
+def test_small_operators_are_left_out_and_counted(tmp_path):
+    """2 of 252 us are less than 1 %; by its name it is compared."""
+    pair = {
+        "base": write(tmp_path / "a.json", steps(8, **{NORM: 2_000})),
+        "other": write(tmp_path / "b.json", steps(8, 1, **{NORM: 2_300})),
+    }
+    result = gate(pair, "base", "other", "op:*>1%", "op:norm>1%")
+    assert ([len(one.comparisons) for one in result.outcomes], result.outcomes[0].omitted) == ([2, 1], 1)
+    assert [one.status for one in result.outcomes] == [PASS, FAIL]
+
+
 def test_new_and_removed_operators_are_named(tmp_path):
     pair = {
         "base": write(tmp_path / "a.json", steps(8, **{NORM: 90_000})),
@@ -332,7 +343,10 @@ def test_a_slow_iteration_decides_nothing():
     other[5] = 10_000
     none, share = np.zeros(1), np.array([0.02])
     assert differences(base, other, none, share).p[0] > 0.1
-    assert differences(base, other + 3, none, share).p[0] <= ALPHA
+    slower = differences(base, other + 3, none, share)
+    assert slower.p[0] <= ALPHA
+    assert slower.other[0] == pytest.approx(103, abs=0.3)
+    assert slower.margin[0] < 3
 
 
 def test_iterations_that_are_alike_count_in_blocks():
@@ -483,6 +497,7 @@ def test_names_of_a_recording_have_no_effect_on_a_terminal_a_page_or_xml(files, 
     assert "op:a|<b>`*_x\\x1b[31m" in printed.out
     summary = paths["summary"].read_text()
     assert not re.search(r"[<>`*\x1b]", summary)
+    assert "op:a&#124;&#60;b&#62;&#96;&#42;&#95;x&#92;x1b&#91;31m" in summary
     rows = [line for line in summary.splitlines() if line.startswith("|")]
     assert {row.count("|") for row in rows} == {9}
     root = ElementTree.fromstring(paths["junit"].read_text())

@@ -14,7 +14,7 @@ figure, a division has the statistic
 where the error is that of the difference of the means (variances may differ), and the floor, a part of the limit, keeps
 figures with hardly any spread from deciding. The largest t over all figures is compared (the single-step method of
 Westfall and Young): the chance of one or more false alarms among all figures together is at most ALPHA, however many
-they are and however they depend on each other. Iterations are moved whole, so that dependence is last. The test also
+they are and however they depend on each other. Iterations are moved whole, so that dependence is kept. The test also
 holds for few iterations, for which a bootstrap is too sure of itself (docs/measurements.md).
 
 Iterations in a row may be alike. If their correlation with the next one is significant, blocks of iterations take the
@@ -138,5 +138,5 @@ def blocks(values: Floats, length: int) -> Floats:
     [1.5, 3.5]
     """
     count = len(values) // length
-    last = values[len(values) - count * length :]
-    return np.asarray(last.reshape(count, length, -1).mean(axis=1))
+    full = values[len(values) - count * length :]
+    return np.asarray(full.reshape(count, length, -1).mean(axis=1))

@@ -47,7 +47,7 @@ class Recording:
 
     @property
     def profile(self) -> Profile:
-        """What was recorded. Raises PyProfError if the block has not ended."""
+        """Return what was recorded. Raises PyProfError if the block has not ended."""
         import pyprof
 
         if self._profile is None:
