@@ -18,7 +18,9 @@ programs on the CPU are recorded anew.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -159,6 +161,38 @@ def failures(table: verdict.Table, base: pd.DataFrame, other: pd.DataFrame) -> t
     return failed, strictly
 
 
+PROGRAM = """
+import sys, torch, pyprof
+from torch import nn
+torch.set_num_threads(1)
+model, data = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)), torch.randn(64, 256)
+with pyprof.profile(sys.argv[1]) as recording:
+    for _ in range(50):
+        model(data).sum().backward()
+        recording.step()
+"""
+
+
+def between(count: int, scratch: Path) -> None:
+    """Print how often recordings of one program alarm, each made by a process of its own: two, and halves of all."""
+    profiles = []
+    for number in range(count):
+        path = scratch / f"run{number}.sqlite"
+        command = [sys.executable, "-c", PROGRAM, str(path)]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        profiles.append(pyprof.load(path))
+    sources = [profile.source() for profile in profiles]
+    conditions = [parse(text) for text in ("step_time>2%", "op:*>5%")]
+    pairs = list(itertools.permutations(sources, 2))
+    halves = [
+        (half, [one for one in sources if one not in half])
+        for half in itertools.combinations(sources, count // 2)
+    ]
+    for what, tries in (("two runs", [([one], [two]) for one, two in pairs]), ("halves of the runs", halves)):
+        alarms = sum(verdict.compare(*sides, conditions).status == verdict.FAIL for sides in tries)
+        print(f"{count} runs of a program on the CPU, {what}: {alarms} of {len(tries)} comparisons alarm")
+
+
 HEADINGS = (
     "recording", "iterations", "runs", "figures", "false alarms", "by bootstrap", "operators", "found", "by bootstrap",
     "by the stricter rule", "unsteady operators", "found", "others named",
@@ -174,7 +208,11 @@ def main() -> None:
         "--share", type=float, default=3.0, help="by how many percent an operator takes longer"
     )
     parser.add_argument("--iterations", type=int, default=60, help="of the programs on the CPU; 0: none")
+    parser.add_argument("--runs", type=int, default=0, help="instead: so many processes of one program")
     arguments = parser.parse_args()
+    if arguments.runs:
+        with tempfile.TemporaryDirectory() as scratch:
+            return between(arguments.runs, Path(scratch))
     folder = Path(arguments.folder) if arguments.folder else None
     print(
         f"{arguments.tries} tries each, one operator {arguments.share:g} % slower; shares of the tries in %\n"

@@ -337,6 +337,19 @@ def test_equal_values_never_differ():
     assert (larger.margin < 1).all()
 
 
+@pytest.mark.parametrize("tries", [40, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [4, 6, 12])
+def test_the_test_holds_for_few_values_of_any_distribution(n, tries):
+    """Lognormal values, of which a quarter would pass for outliers; no limit hides a false alarm."""
+    rng = np.random.default_rng(n)
+    alarms = 0
+    for _ in range(tries):
+        rows = np.exp(rng.standard_normal((2 * n, 8)))
+        result = differences(rows[:n], rows[n:], np.zeros(8), np.full(8, 0.01))
+        alarms += bool((result.p <= ALPHA).any())
+    assert alarms <= ALPHA * tries + 2.6 * (ALPHA * tries) ** 0.5  # 99.5 % of draws from the chance of 2.5 %
+
+
 def test_a_slow_iteration_decides_nothing():
     rng = np.random.default_rng(0)
     base, other = (100 + 0.2 * rng.standard_normal((12, 1)) for _ in range(2))

@@ -3,7 +3,8 @@
 
 A run is represented by the mean of its iterations, of which outliers count less: a value farther than OUTLIER standard
 deviations from the median of its run, estimated from the median deviation, counts as one at that distance. On a
-machine with other work, how slow the slowest iterations are says nothing about the program.
+machine with other work, how slow the slowest iterations are says nothing about the program. The test does the same
+with the iterations of both runs together, since it must not know which is whose.
 
 The test is a permutation test: if both runs were of the same program, it would not matter which iteration belongs to
 which run. All divisions of the iterations into two sets of these sizes are tried, or DIVISIONS of them. For each
@@ -62,9 +63,8 @@ def enough(base: int, other: int) -> bool:
 
 def differences(base: Floats, other: Floats, limit: Floats, share: Floats) -> Differences:
     """Compare figures (columns) of iterations (rows). `limit`: in the unit of each figure, plus `share` of its mean."""
-    base, other = tamed(base, other)
     size = len(base), len(other)
-    rows = np.vstack([base, other])
+    rows = tamed(np.vstack([base, other]))  # together: the same values in every division
     middle = rows.mean(axis=0)  # of all iterations: the same in every division
     floor = FLOOR * (limit + share * np.abs(middle)) + 1e-9 * np.abs(middle) + 1e-9
     rows = rows - middle  # small numbers keep their digits when squared
@@ -82,24 +82,19 @@ def differences(base: Floats, other: Floats, limit: Floats, share: Floats) -> Di
     largest = t.max(axis=1)
     p = (largest[:, None] >= t[0] - 1e-9).mean(axis=0)
     critical = np.sort(largest)[::-1][int(ALPHA * len(largest))]
-    return Differences(base.mean(axis=0), other.mean(axis=0), critical * error[0], p)
+    return Differences(tamed(base).mean(axis=0), tamed(other).mean(axis=0), critical * error[0], p)
 
 
-def tamed(base: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Return the iterations with their outliers at the largest distance that counts.
+def tamed(values: Floats) -> Floats:
+    """Return the values with outliers at the largest distance from the median that counts.
 
-    >>> values = np.array([[10.0], [11.0], [12.0], [13.0], [99.0]])
-    >>> tamed(values, values)[0].ravel().round(1).tolist()
+    >>> tamed(np.array([[10.0], [11.0], [12.0], [13.0], [99.0]])).ravel().round(1).tolist()
     [10.0, 11.0, 12.0, 13.0, 16.4]
     """
-    centers = [np.median(side, axis=0) for side in (base, other)]
-    deviations = np.abs(np.vstack([base - centers[0], other - centers[1]]))
-    reach = OUTLIER * _OF_NORMAL * np.median(deviations, axis=0)
+    middle = np.median(values, axis=0)
+    reach = OUTLIER * _OF_NORMAL * np.median(np.abs(values - middle), axis=0)
     reach[reach == 0] = np.inf  # more than half of the values are the same: nothing to estimate a spread from
-    first, second = (
-        np.clip(side, middle - reach, middle + reach) for side, middle in zip((base, other), centers)
-    )
-    return first, second
+    return np.asarray(np.clip(values, middle - reach, middle + reach))
 
 
 def _divisions(base: int, other: int) -> Floats:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from pyprof.analysis.source import Source
 from pyprof.gate.conditions import ALONE, WITH_PATTERN, Condition
-from pyprof.gate.significance import Differences, Floats, block_length, blocks, differences, enough
+from pyprof.gate.significance import ALPHA, Differences, Floats, block_length, blocks, differences, enough
 from pyprof.reports import per_iteration
 from pyprof.reports.per_iteration import Iterations
 
@@ -285,6 +285,6 @@ def _comparison(
     limit = condition.limit * (base if condition.unit == "%" else 1.0)
     if other - base <= limit:
         return Comparison(name, PASS, "", base, other, margin, p)
-    if other - base > margin:
+    if p <= ALPHA:
         return Comparison(name, FAIL, "", base, other, margin, p)
     return Comparison(name, UNKNOWN, _NOISE, base, other, margin, p)
