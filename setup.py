@@ -87,6 +87,7 @@ setup(
             "prof.py = pyprof.commands.main:prof",
         ],
         "tensorboard_plugins": ["pyprof = pyprof.integrations.tensorboard:Plugin"],
+        "pytest11": ["pyprof = pyprof.integrations.pytest_plugin"],
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[

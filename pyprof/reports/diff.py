@@ -186,7 +186,9 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     runs = (base, other)
     covered = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
     counts = [one.table for one in covered]
-    rows = matched([rows_of(run, way, of) for run, of in zip(runs, covered)], way)
+    rows = matched(
+        [rows_of(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way
+    )
     for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
         of_side = rows["side"] == side
         divisor = max(len(iterations), 1) if per == "iteration" else 1
@@ -203,10 +205,10 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     return _finish(labels.join(figures).reset_index(drop=True))
 
 
-def matched(sides: Sequence[pd.DataFrame], way: Way) -> pd.DataFrame:
-    """Return the rows (`rows_of`) of the base, then of the other, with `side` (0: base), `matched_by`, and the number
-    of the row that each is part of."""
-    rows = pd.concat([part.assign(side=side) for side, part in enumerate(sides)], ignore_index=True)
+def matched(parts: Sequence[pd.DataFrame], way: Way) -> pd.DataFrame:
+    """Return the rows of both sides with the number `row`, equal where they are compared with each other, and
+    `matched_by`. Of a side there may be several runs."""
+    rows = pd.concat(parts, ignore_index=True)
     place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
     known = np.ones(len(rows), bool)
@@ -223,7 +225,8 @@ def matched(sides: Sequence[pd.DataFrame], way: Way) -> pd.DataFrame:
 
 
 def labels_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the texts of matched rows, by the number of the row: those that all of its parts have in common."""
+    """Return the texts of each matched row by its number; those that differ are missing, but names are given one after
+    the other."""
     grouped = rows.groupby("row", sort=True)
     texts = grouped[[*_KEYS, "matched_by"]]
     labels = texts.first().where(texts.nunique() == 1)
@@ -243,6 +246,16 @@ def _variance(
     n = len(iterations)
     if n < 2:
         return pd.Series(dtype=float)
+    key, sample, device = executions(source, way, iterations)
+    cells = pd.DataFrame({"row": pd.Series(key).map(row), "sample": sample, "device": device})
+    sums = cells.groupby(["row", "sample"])["device"].sum().astype(float)
+    squares, total = (values.groupby(level="row").sum() for values in (sums**2, sums))
+    spread = ((squares - total**2 / n) / (n - 1)).clip(lower=0)
+    return spread / n if per == "iteration" else spread * n
+
+
+def executions(source: Source, way: Way, iterations: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    """Return, of each execution or event in the iterations, its key, the place of its iteration and its device time."""
     low, high = (iterations[name].to_numpy() for name in ("low", "high"))
     columns = source.store.columns(
         f"{way.executions} where id >= {low.min()} and id < {high.max()} order by id"
@@ -251,13 +264,7 @@ def _variance(
     # Iterations without events share a bound with the next: the last that begins there is meant.
     sample = np.searchsorted(low, id_, side="right") - 1
     inside = (sample >= 0) & (id_ < high[np.maximum(sample, 0)])
-    cells = pd.DataFrame(
-        {"row": pd.Series(key[inside]).map(row), "sample": sample[inside], "device": device[inside]}
-    )
-    sums = cells.groupby(["row", "sample"])["device"].sum().astype(float)
-    squares, total = (values.groupby(level="row").sum() for values in (sums**2, sums))
-    spread = ((squares - total**2 / n) / (n - 1)).clip(lower=0)
-    return spread / n if per == "iteration" else spread * n
+    return key[inside], sample[inside], device[inside]
 
 
 def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
@@ -270,13 +277,13 @@ def rows_of(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return a run's rows with figures and keys; unknown keys are empty texts."""
     table = frame(source, way.query) if covered.whole else _of_complete(source, way, covered)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
-    texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
+    cells: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     if way.kernels:
         phases = dict(source.store.rows(f"select id, coalesce(phase, {NO_PHASE}) from operator"))
-        texts["phase"] = [PHASES[phases[key]] for key in table["key"].tolist()]
+        cells["phase"] = [PHASES[phases[key]] for key in table["key"].tolist()]
         kernels = _kernels(source)
-        texts["kernels"] = [kernels.get(key, "") for key in table["key"].tolist()]
-    return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Float64"))
+        cells["kernels"] = [kernels.get(key, "") for key in table["key"].tolist()]
+    return table.assign(**cells).astype(dict.fromkeys(_FIGURES, "Float64"))
 
 
 def _kernels(source: Source) -> dict[int, str]:

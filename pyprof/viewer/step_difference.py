@@ -229,7 +229,7 @@ def _matched(sides: list[Chosen]) -> tuple[pd.DataFrame, list[dict[int, int]]]:
         low, high = _bounds(one)
         only = Iterations(pd.DataFrame({"low": [low], "high": [high]}), whole=False)
         parts.append(diff.rows_of(one.source, _WAY, only))
-    rows = diff.matched(parts, _WAY)
+    rows = diff.matched([part.assign(side=side) for side, part in enumerate(parts)], _WAY)
     of_sides = [rows[rows["side"] == side] for side in (0, 1)]
     return diff.labels_of(rows), [dict(zip(own["key"].tolist(), own["row"].tolist())) for own in of_sides]
 
