@@ -82,6 +82,7 @@ setup(
     entry_points={
         "console_scripts": [
             "pyprof = pyprof.commands.main:main",
+            "torch-pyprof = pyprof.commands.main:main",  # for uvx and pipx run, which look for the package's name
             "dlprof = pyprof.dlprof.command:main",
             "dlprofviewer = pyprof.commands.view:dlprofviewer",
             "prof.py = pyprof.commands.main:prof",
