@@ -42,6 +42,13 @@ class CaptureError(PyProfError):
     """Capture cannot start or cannot write its file."""
 
 
+class MissingPackage(PyProfError, ImportError):
+    """A module of PyProf was imported that needs a package which is not installed."""
+
+    def __init__(self, module: str, package: str, extra: str):
+        super().__init__(f"{module} needs {package}: {install(extra)} {WHERE} installs it.")
+
+
 class UsageError(PyProfError):
     """Arguments that do not fit together."""
 
