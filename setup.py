@@ -74,8 +74,11 @@ setup(
     extras_require={
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
+        "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
+        "notebook": ["ipython>=8.15"],
         "tensorboard": ["tensorboard"],
+        "transformers": ["transformers>=4.41"],
         "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],
     },
     entry_points={

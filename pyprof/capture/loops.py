@@ -53,12 +53,14 @@ class Loop:
     """
 
     def __init__(self, output: str | None = None, **options: Unpack[Schedule]):
-        given = {name: value for name, value in options.items() if value is not None}
+        named = {name: value for name, value in options.items() if value is not None}
         self._ranks, self._window = options.get("ranks"), options.get("window")
-        given.pop("ranks", None)
-        if given.pop("window", None) is not None:
-            _check(self._window, given)
-        self._output, self._options = output, {**_SCHEDULE, **given}
+        if self._window is not None:
+            _check(self._window, named)
+        self._output = output
+        self._options = {
+            name: value for name, value in {**_SCHEDULE, **named}.items() if name not in ("ranks", "window")
+        }
         self._profile: profile | None = None
         self._create()  # raises UsageError before the training begins
 
@@ -95,13 +97,15 @@ class Loop:
             window.__exit__(None, None, None)
 
 
-def _check(window: tuple[int, int] | None, given: dict[str, object]) -> None:
+def _check(window: tuple[int, int], named: dict[str, object]) -> None:
     """Raise UsageError for a window that is none, or that has a schedule beside it."""
-    beside = [name for name in (*_SCHEDULE, "repeat") if name in given]
+    beside = [name for name in (*_SCHEDULE, "repeat") if name in named]
     if beside:
         raise UsageError(f"window and {beside[0]}: name one of them, since a window is a whole schedule.")
     if not (isinstance(window, tuple) and len(window) == 2 and 0 <= window[0] < window[1]):
-        raise UsageError(f"window={window}: expected the first step and the one after the last, as in (10, 15).")
+        raise UsageError(
+            f"window={window}: expected the first step and the one after the last, as in (10, 15)."
+        )
 
 
 def _records(ranks: Collection[int] | None) -> bool:
@@ -131,7 +135,9 @@ def profiled(
     """
     path = output if isinstance(output, str) else None
     if loop and options.get("window") is not None:
-        raise UsageError("profiled(): window is for calls that are steps; with loop=True use wait and active.")
+        raise UsageError(
+            "profiled(): window is for calls that are steps; with loop=True use wait and active."
+        )
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
@@ -146,8 +152,8 @@ def profiled(
 def _whole(function: Callable[_P, _R], path: str | None, options: Schedule) -> Callable[_P, _R]:
     """Return a function whose calls are windows."""
     ranks = options.get("ranks")
-    given = {name: value for name, value in options.items() if value is not None and name != "ranks"}
-    create = functools.partial(profile, path, **given)  # type: ignore[arg-type]
+    named = {name: value for name, value in options.items() if value is not None and name != "ranks"}
+    create = functools.partial(profile, path, **named)  # type: ignore[arg-type]
     create()  # raises UsageError
 
     @functools.wraps(function)

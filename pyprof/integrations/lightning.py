@@ -10,6 +10,7 @@ only the second, the classes are those of the second.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,7 @@ from pyprof.errors import MissingPackage
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from lightning.pytorch import Callback
-    from lightning.pytorch import profilers
+    from lightning.pytorch import Callback, profilers
 
     from pyprof.capture.loops import Schedule
 elif "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
@@ -41,7 +41,7 @@ _RANGES = (
 )  # fmt: skip
 
 
-_BATCH_ENDS = (".on_validation_batch_end", ".on_test_batch_end", ".on_predict_batch_end")
+_BATCH_END = r"\[LightningModule\].*\.on_(?:validation|test|predict)_batch_end"
 
 
 class _Steps:
@@ -167,9 +167,8 @@ class Profiler(profilers.Profiler):
                 self._steps.end()
         elif action_name == "run_training_batch":
             self._steps.reached(self._global_step())
-        elif self._stage != _FIT and action_name.startswith("[LightningModule]"):
-            if action_name.endswith(_BATCH_ENDS):
-                self._steps.batch()
+        elif self._stage != _FIT and re.fullmatch(_BATCH_END, action_name):
+            self._steps.batch()
 
     def _global_step(self) -> int:
         module: Any = vars(self)["_lightning_module"]  # set by the trainer
