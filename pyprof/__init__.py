@@ -78,5 +78,10 @@ def _proceed() -> None:
         autostart.proceed()
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Add `%pyprof` and `%%pyprof` to a shell: IPython calls this for `%load_ext pyprof`."""
+    load_module("pyprof.integrations.notebook").load(shell)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)

@@ -25,6 +25,10 @@ class PyProfError(Exception):
 
     exit_code = 1
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython and notebooks print in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class FormatError(PyProfError):
     """A file that cannot be read as a recording, a net.dict or a profile database."""

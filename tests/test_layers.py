@@ -58,7 +58,10 @@ STANDS_ON = {
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "analysis", "reports"},
     "query": CORE | {"store", "reports"},
-    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query"},
+    "session": CORE | {
+        "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "overview",
+        "integrations.notebook_frame", "integrations.notebook_progress",
+    },
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
