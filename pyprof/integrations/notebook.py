@@ -17,13 +17,14 @@ import os
 import re
 import sys
 import weakref
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from pyprof import scratch
 from pyprof.capture.instrument import notebook_cells
 from pyprof.capture.schedule import profile
-from pyprof.errors import MissingPackage, UsageError
+from pyprof.errors import MissingPackage, PyProfError, UsageError
 from pyprof.session import Profile
 from pyprof.session import load as load_profile
 
@@ -81,20 +82,28 @@ class _PyProf(Magics):
         options, frame = _options(values), _cell_frame(sys._getframe(1))
         body, last = _compiled(shell, line, source, cell is not None, frame)
         folder = None if "o" in values else scratch.Folder()
-        path = values["o"] if folder is None else os.path.join(folder.name, f"{_name(frame)}.sqlite")
+        path = values["o"] if folder is None else os.path.join(_inside(folder), f"{_name(frame)}.sqlite")
         before = _stamp(path)
         try:
             with profile(path, **options):
                 exec(body, shell.user_ns, local_ns)
                 value = eval(last, shell.user_ns, local_ns) if last is not None else None
         except BaseException:
-            result = _result(shell, path, folder, values.get("n"), before)
-            if result is not None:
-                _display(result)
+            with suppress(PyProfError):  # there was nothing to record yet
+                result = _result(shell, path, folder, values.get("n"), before)
+                if result is not None:
+                    _display(result)
             raise
         if value is not None and cell is not None and not source.rstrip().endswith(";"):
             _display(value)
         return _result(shell, path, folder, values.get("n"), before)
+
+
+def _inside(folder: scratch.Folder) -> str:
+    """Return a folder in a temporary one: who writes a file locks its folder, and that one is locked already."""
+    name = os.path.join(folder.name, "cells")
+    os.mkdir(name)
+    return name
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -75,9 +75,10 @@ def _start(file: Path) -> _Server:
             url = _first_line(process.stdout)
         except BaseException:  # the kernel was interrupted
             process.kill()
+            process.communicate()
             raise
         if not url:
-            process.wait()
+            process.communicate()
             errors.seek(0)
             reason = errors.read().strip().rpartition("\n")[2].removeprefix("pyprof view: ")
             raise PyProfError(f"the page could not be served: {reason or 'its server has ended.'}")
