@@ -415,9 +415,9 @@ def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
     """Read a recording of any known format, all recordings of a folder (a run), or a profile database. `memory`:
     include copies and sets in `rows` and `table`. Raises FormatError; for a folder of several runs it names them.
     """
-    from pyprof.integrations import notebook_progress
+    from pyprof.integrations.notebook_progress import bar
 
-    with notebook_progress.bar() as progress:
+    with bar() as progress:
         return Profile.open(path, memory, progress)
 
 

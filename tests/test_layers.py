@@ -79,7 +79,7 @@ STANDS_ON = {
         "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
-    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart"},
+    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook"},
     "__main__": {"commands"},
 }  # fmt: skip
 # Scripts that people run by path: they start a command, and nothing imports them.

@@ -22,9 +22,10 @@ from pyprof.units import duration
 
 _COLORS = {
     "forward": "#4c78a8", "backward": "#f58518", "recompute": "#e45756", "optimizer": "#54a24b", "no_phase": "#9d755d",
-    "dataloader": "#b279a2", "data_loader": "#b279a2",
+    "dataloader": "#b279a2", "data_loader": "#b279a2", "launch_bound": "#9a9a9a", "queued": "#6f6f6f",
+    "synchronization": "#c9a227", "host_copy": "#72b7b2", "not_recorded": "#d0d0d0",
 }  # fmt: skip
-_OTHER = "#9a9a9a"  # parts in which nothing of the program runs
+_OTHER = "#b8b0ac"
 _FRAME = (
     "border:1px solid #8885;border-radius:6px;padding:.6em .8em;margin:.2em 0;max-width:62em;line-height:1.45"
 )
@@ -77,7 +78,7 @@ class Findings(pd.DataFrame):
 
 def _finding(row: dict[Any, Any]) -> str:
     saving = row["saving_ns"]
-    saves = "" if pd.isna(saving) else f" Could save {duration(int(saving))}."
+    saves = "" if pd.isna(saving) else f" Could save {duration(int(saving))} of the recorded time."
     checks = f'<div style="opacity:.75">{_text(row["verify"])}</div>' if row["verify"] else ""
     return (
         f'<div style="margin:.3em 0 .6em"><div><b>{_text(row["rule"])}</b> {_text(row["problem"])}{saves}</div>'

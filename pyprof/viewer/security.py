@@ -89,8 +89,8 @@ _LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-
 
 class Guard:
     """Access rules. `bind`: the listening address. Behind a proxy: the `names` that it requests, the `origin` that
-    browsers see (https://host:port), and the prefix of its paths (`root`: /prefix). `framed`: pages of this machine may
-    show the page in a frame."""
+    browsers see (https://host:port), and the prefix of its paths (`root`: /prefix). `in_frames`: pages of this
+    machine may show the page in a frame."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class Guard:
         names: Sequence[str] = (),
         origin: str | None = None,
         root: str = "",
-        framed: bool = False,
+        in_frames: bool = False,
     ):
-        self.token, self.origin, self.root, self.framed = token, origin, root, framed
+        self.token, self.origin, self.root, self.in_frames = token, origin, root, in_frames
         self._single: dict[str, float] = {}  # expiry of each
         self.local = loopback(bind)
         self._names = {"localhost"}
@@ -182,7 +182,7 @@ class Security:
             return
         scope = self._below(scope)
         answer = self._refused(scope)
-        headers = _headers(self._guard.framed)
+        headers = _headers(self._guard.in_frames)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -277,9 +277,9 @@ class Security:
         return answer
 
 
-def _headers(framed: bool) -> dict[str, str]:
+def _headers(in_frames: bool) -> dict[str, str]:
     """Return the headers of every answer."""
-    if not framed:
+    if not in_frames:
         return _HEADERS
     policy = _POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {_LOCAL}")
     return {

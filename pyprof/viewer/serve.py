@@ -62,7 +62,7 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         token = token_of(arguments.file) if arguments.token else None
         guard = Guard(
             arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path,
-            framed=arguments.notebook,
+            in_frames=arguments.notebook,
         )  # fmt: skip
         if arguments.notebook:
             threading.Thread(target=_end_with_stdin, daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import torch
 import pyprof
 from pyprof.errors import MissingPackage, UsageError
 from pyprof.integrations.transformers import PyProfCallback as TransformersCallback
+from tests.waiting import HANG
 
 pytest.importorskip("lightning", reason="trainers: lightning is not installed")
 from lightning.pytorch import LightningModule, Trainer
@@ -351,6 +353,26 @@ def test_a_bare_decorator_has_the_default_schedule(tmp_path: Path, monkeypatch: 
     for _ in range(7):
         step(torch.ones(3))
     assert steps(tmp_path / "net.sqlite") == [2, 3, 4]
+
+
+def test_steps_of_the_command_line_are_those_of_the_function(path: Path) -> None:
+    """`pyprof run --steps` selects the window; the optimizer, which steps twice in each call, does not count."""
+    script = path.with_name("train.py")
+    script.write_text(
+        "import pyprof, torch\nw = torch.ones(3, requires_grad=True)\noptimizer = torch.optim.SGD([w])\n"
+        "@pyprof.profiled('other.sqlite')\ndef step():\n"
+        "    for _ in range(2):\n        w.exp().sum().backward()\n        optimizer.step()\n"
+        "for _ in range(6):\n    step()\n"
+    )
+    words = ["-m", "pyprof", "run", "--quiet", "--steps", "2:4", "-o", str(path), str(script)]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=path.parent, capture_output=True, text=True, timeout=HANG
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the command line selects the recorded window" in done.stderr
+    assert steps(path) == [2, 3]
+    assert (pyprof.load(path).ops["type"] == "exp").sum() == 2 * 2 * 2  # steps, times, forward and backward
+    assert not path.with_name("other.sqlite").exists()
 
 
 @pytest.mark.parametrize(
