@@ -370,8 +370,8 @@ class Profile:
 
     @property
     def overview(self) -> Overview:
-        """What a step takes, where its time goes, what to change first, and what is slow: the lines of `pyprof report`
-        in a terminal, a table in a notebook."""
+        """Overview: the length of a step and where its time goes, what to change first, the slowest operators and
+        modules. The lines of `pyprof report` in a terminal, a table in a notebook."""
         from pyprof.overview.figures import figures
         from pyprof.overview.html import Overview
 

@@ -66,7 +66,9 @@ STANDS_ON = {
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
     "module_totals": CORE | {"prof", "capture", "estimation"},
-    "integrations": CORE | {"capture", "session", "query", "overview", "reports", "rules", "timeline", "viewer", "analysis"},
+    "integrations": CORE | {
+        "capture", "session", "query", "overview", "reports", "rules", "timeline", "viewer", "analysis",
+    },
     "dlprof": CORE | {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
     },
