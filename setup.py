@@ -24,6 +24,7 @@ VERSION = re.search(
 )[1]
 # Debug information would name the folder in which the wheel is built: the same source gives the same bytes.
 FLAGS = [] if os.name == "nt" else ["-g0"]
+VIEWER = ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"]
 NOTICES = "pyprof/viewer/static/third-party.txt"
 
 
@@ -77,17 +78,20 @@ setup(
         "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
         "notebook": ["ipython>=8.15"],
-        "tensorboard": ["tensorboard"],
+        "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
         "transformers": ["transformers>=4.41"],
-        "viewer": ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"],
+        "viewer": VIEWER,
     },
     entry_points={
         "console_scripts": [
             "pyprof = pyprof.commands.main:main",
+            "torch-pyprof = pyprof.commands.main:main",  # for uvx and pipx run, which look for the package's name
             "dlprof = pyprof.dlprof.command:main",
             "dlprofviewer = pyprof.commands.view:dlprofviewer",
             "prof.py = pyprof.commands.main:prof",
-        ]
+        ],
+        "tensorboard_plugins": ["pyprof = pyprof.integrations.tensorboard:Plugin"],
+        "pytest11": ["pyprof = pyprof.integrations.pytest_plugin"],
     },
     scripts=["scripts/parse.py"],  # not an entry point: see its docstring
     classifiers=[

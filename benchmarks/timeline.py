@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the timeline costs: to make, in the file, to serve, to search, to draw.
 
-    python benchmarks/timeline.py --kernels 1000000 --ranks 1,64
+    python benchmarks/timeline.py --kernels 1000000,10000000
+    python benchmarks/timeline.py --kernels 640000 --ranks 64
 
 Recordings are generated (gen_nsys.py), the kernels shared out among the ranks, and loaded. CPU-seconds are those of the
 process; of a question to the server, those of its child processes too, one question after the other: the first counters
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sqlite3
 import statistics
 import subprocess
@@ -95,6 +97,7 @@ def made(folder: Path, kernels: int, ranks: int) -> Path:
     grown = database.stat().st_size - size
     print(f"load               {load:8.1f} CPU-s")
     print(f"timeline           {cost:8.1f} CPU-s, {1e6 * cost / kernels:.2f} per million kernels")
+    print(f"memory of both     {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:8.2f} GB at most")
     print(f"events             {events:8,}, in {tiles:,} tiles of {lanes:,} lanes")
     print(f"file               {grown / events:8.1f} B an event, {stored / events:.1f} of tiles")
     return database
@@ -247,17 +250,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kernels", type=int, default=1_000_000)
+    parser.add_argument(
+        "--kernels", default="1000000", help="sizes, one after the other; 10000000 takes 12 GB of disk"
+    )
     parser.add_argument(
         "--ranks", default="1", help="numbers of ranks, one run after the other; default: %(default)s"
     )
     parser.add_argument("--database", type=Path, help="one that has a timeline, instead of a generated one")
     arguments = parser.parse_args()
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
-    for ranks in [0] if arguments.database else map(int, arguments.ranks.split(",")):
-        if ranks:
-            print(f"ranks              {ranks:8}")
-        _run(arguments.database, arguments.kernels, ranks)
+    if arguments.database:
+        _run(arguments.database, 0, 0)
+        return
+    for kernels in map(int, arguments.kernels.split(",")):
+        for ranks in map(int, arguments.ranks.split(",")):
+            print(f"kernels            {kernels:8}, ranks {ranks}")
+            _run(None, kernels, ranks)
 
 
 def _run(database: Path | None, kernels: int, ranks: int) -> None:

@@ -3,6 +3,7 @@
 """What the viewer costs: its server to start, to answer, to keep running; its page to be painted, and each click in it.
 
     python benchmarks/viewer.py --kernels 1000000
+    python benchmarks/viewer.py --kernels 10000000 --views
     python benchmarks/viewer.py --database net_dldb.sqlite
 
 A recording is generated (gen_nsys.py) and made a database in a temporary folder, unless one is named. The server is a
@@ -10,7 +11,9 @@ process of its own, as `pyprof view` starts it; a question is asked over loopbac
 kept; again: the median and the 95th percentile of more, with other pages, sortings and filters each time. Memory is the
 largest resident set of the server process, and of the processes that it starts for reports. Then the same in Chromium,
 where there is one (viewer_page.py): every interaction on tables, on a tree of 50,000 nodes (a recording in which every
-call has a shape of its own), and on all launches.
+call has a shape of its own), and on all launches. With --views instead: each view opened in a browser that knows
+nothing, of a server that has answered nothing; the largest sum of the resident sets of the server and its processes,
+and questions that were asked twice.
 """
 
 from __future__ import annotations
@@ -154,6 +157,20 @@ def ask(client: httpx.Client) -> None:
     line("details of an operator", [timed(client, f"details/op/{row[0]}") for _ in range(10)], TABLE)
 
 
+def views(database: Path, folder: Path, only: str) -> None:
+    """Open every view, each of a fresh server."""
+    print(f"{'view':28}{'drawn s':>9}{'there s':>9}{'CPU s':>8}{'GB':>7}{'asked':>7}")
+    with viewer_page.browser() as one:
+        for name in viewer_page.EVERY_VIEW:
+            if not name.startswith(only):
+                continue
+            with viewer(database, folder) as (process, url, _):
+                time.sleep(1)  # the first child starts
+                view = viewer_page.opened(one, url, process.pid, name)
+            figures = f"{view.drawn:>9.2f}{view.there:>9.2f}{view.cpu:>8.2f}{view.peak / 1e9:>7.2f}"
+            print(f"{name:28}{figures}{view.requests:>7}  {' '.join(view.twice)}", flush=True)
+
+
 def look(database: Path, folder: Path, rounds: int) -> None:
     """Everything that is done in a browser."""
     if viewer_page.CHROMIUM is None:
@@ -233,6 +250,7 @@ def main() -> None:
         default=3,
         help="how often each thing is done in the browser; default: %(default)s",
     )
+    parser.add_argument("--views", nargs="?", const="", metavar="PREFIX", help="only open all views, or some")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pyprof-") as name:
         folder = Path(name)
@@ -240,6 +258,9 @@ def main() -> None:
         print(
             f"{database.stat().st_size / MEBI:,.0f} MiB, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
         )
+        if arguments.views is not None:
+            views(database, folder, arguments.views)
+            return
         starts = []
         for _ in range(3):
             with viewer(database, folder) as (_, _, seconds):

@@ -10,9 +10,15 @@ ms is in every figure.
 from __future__ import annotations
 
 import shutil
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -20,7 +26,7 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "-
 _PAINT = """
 (() => {
   const look = () => {
-    if (document.querySelector("main [data-panel] [data-figure]")) {
+    if (document.querySelector("main [data-figure], main tbody td, main canvas")) {
       const channel = new MessageChannel();
       channel.port1.onmessage = () => { document.documentElement.dataset.painted = String(performance.now()); };
       channel.port2.postMessage(0);
@@ -96,10 +102,99 @@ def first_view(one: Any, url: str) -> tuple[float, int]:
     return painted, received
 
 
+EVERY_VIEW = (
+    "overview", "timeline", "operators?by=name", "operators?by=type", "operators?by=module", "operators?by=group",
+    "operators?by=place", "operators?by=kernel", "operators?by=tensor", "iterations", "iterations?tab=kernels",
+    "iterations?tab=ops", "kernels?tab=names", "kernels?tab=operators", "kernels?tab=properties",
+    "kernels?tab=launches", "gpus", "workers?tab=steps", "workers?tab=overlap", "workers?tab=communication",
+    "workers?tab=stragglers",
+    "workers?tab=devices", "summaries?tab=dlprof", "summaries?tab=tensorboard", "reports",
+)  # fmt: skip
+
+
+class View(NamedTuple):
+    """What a view costs when it is opened: seconds until something is drawn and until all is there, CPU-seconds of the
+    server and its children, the largest sum of their resident sets in bytes, and requests that were sent twice.
+    """
+
+    drawn: float
+    there: float
+    cpu: float
+    peak: int
+    requests: int
+    twice: list[str]
+
+
+def opened(one: Any, url: str, server: int, view: str) -> View:
+    """Open a view in a browser that knows nothing of the page, of a server that has answered nothing."""
+    context = one.new_context(viewport={"width": 1280, "height": 720})
+    tab = context.new_page()
+    asked: Counter[str] = Counter()
+    tab.on(
+        "request",
+        lambda request: asked.update([urlsplit(request.url)._replace(scheme="", netloc="").geturl()]),
+    )
+    tab.add_init_script(_PAINT)
+    with Peak(server) as peak:
+        before, begin = everywhere(server), time.perf_counter()
+        tab.goto(f"{url}#/{view}")
+        settled(tab)
+        there, cpu = time.perf_counter() - begin, everywhere(server) - before
+        drawn = (
+            float(tab.locator("html").get_attribute("data-painted") or 1000 * there) / 1000
+        )  # a view without rows
+    context.close()
+    questions = {path: count for path, count in asked.items() if path.startswith("/api/")}
+    return View(
+        drawn,
+        there,
+        cpu,
+        peak.bytes,
+        sum(questions.values()),
+        [p for p, count in questions.items() if count > 1],
+    )
+
+
+def everywhere(server: int) -> float:
+    """The CPU-seconds of a process and its children, those that ended too."""
+    process = psutil.Process(server)
+    own = process.cpu_times()
+    total = own.user + own.system + own.children_user + own.children_system
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):
+            times = child.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+class Peak:
+    """The largest sum of the resident sets of a process and its children, looked at 50 times a second."""
+
+    def __init__(self, server: int):
+        self._process, self._over, self.bytes = psutil.Process(server), threading.Event(), 0
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.02):
+            total = 0
+            for process in (self._process, *self._process.children()):
+                with suppress(psutil.NoSuchProcess):
+                    total += process.memory_info().rss
+            self.bytes = max(self.bytes, total)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
 def settled(tab: Any) -> None:
     tab.wait_for_selector("main h1")
     tab.wait_for_timeout(100)
-    tab.wait_for_selector('.app[data-waiting="0"]', timeout=180_000)
+    tab.wait_for_selector('.app[data-waiting="0"]', timeout=600_000)
 
 
 class Tables:

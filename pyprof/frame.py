@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common frame of all commands: exit codes, and one sentence on stderr on failure.
 
-0: success. 1: an error of an input or the machine. 2: an error of the command line. 130: interrupted.
+0: success. 1: an error of an input or the machine. 2: an error of the command line. 3: a regression, of
+`pyprof diff --fail-on`. 130: interrupted.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Column(NamedTuple):
     def mask(self) -> Bools:
         return np.ones(len(self.values), bool) if self.present is None else self.present
 
-    def take(self, index: Ints) -> Column:
+    def take(self, index: Ints | Bools | slice) -> Column:
         return Column(self.values[index], None if self.present is None else self.present[index])
 
     @staticmethod

@@ -123,6 +123,11 @@ class Profile:
         weakref.finalize(profile, _remove, profile.database, folder)
         return profile
 
+    @property
+    def path(self) -> Path:
+        """File or folder that was opened."""
+        return Path(self._path)
+
     # --- the recording itself
 
     @property

@@ -127,3 +127,11 @@ def test_variants_differ_in_their_texts_only(root: Path, tmp_path: Path, option:
         assert len(set(calls)) == len(calls)
     else:
         assert own == [text for *_, text in before if not text.startswith("layer:")]
+
+
+@pytest.mark.long
+def test_false_alarms_and_detections_of_the_gate_are_counted(root: Path) -> None:
+    printed = run(root, "gate.py", "--tries", "2", "--iterations", "0")
+    rows = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows} == {13}
+    assert any("generation" in row[0] for row in rows)

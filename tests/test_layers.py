@@ -62,12 +62,14 @@ STANDS_ON = {
         "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "overview",
         "integrations.notebook_frame", "integrations.notebook_progress",
     },
+    "gate": CORE | {"__init__", "analysis", "reports"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
     "module_totals": CORE | {"prof", "capture", "estimation"},
     "integrations": CORE | {
-        "capture", "session", "query", "overview", "reports", "rules", "timeline", "viewer", "analysis",
+        "__init__", "capture", "parse", "session", "query", "overview", "reports", "rules", "timeline", "viewer",
+        "analysis", "gate",
     },
     "dlprof": CORE | {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
@@ -77,8 +79,8 @@ STANDS_ON = {
         "timeline",
     },
     "commands": CORE | {
-        "autostart", "capture", "store", "analysis", "export", "info", "integrations", "overview", "parse", "prof",
-        "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
+        "autostart", "capture", "store", "analysis", "export", "gate", "info", "integrations", "overview", "parse",
+        "prof", "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook"},

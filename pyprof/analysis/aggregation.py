@@ -202,13 +202,14 @@ class _Worker:
         self.paused = pauses(store, worker)
         last = store.rows("select end_ns from worker where id = ?", (worker,))[0][0]
         self._open = end >= last  # an iteration that goes to the end takes what is left
-        where = f"where id >= {self.low} and id < {self.high}"
-        self._api = store.columns(f"select start_ns, duration_ns from api {where} order by id")
-        self._event = store.columns(
-            f"""select kind, device, name, api, start_ns, duration_ns, coalesce(tc, 3) as tc,
-                       coalesce(geometry, -1) as geometry from event {where} order by id"""
-        )
-        self._op = store.columns(f"select start_ns, end_ns from op {where} order by id")
+        ids = self.low, self.high
+        self._api = store.table("api", ("kind", "start_ns", "duration_ns"), *ids)
+        names = ("kind", "device", "name", "api", "start_ns", "duration_ns", "tc", "geometry")
+        self._event = store.table("event", names, *ids)
+        for name, missing in (("tc", 3), ("geometry", -1)):
+            column = self._event[name]
+            self._event[name] = Column(np.where(column.mask(), column.values, missing))
+        self._op = store.table("op", ("start_ns", "end_ns"), *ids)
         api = self._event["api"]
         place = np.where(api.mask(), api.values & _MASK, 0)
         launched = self._launched = api.mask()
@@ -219,10 +220,9 @@ class _Worker:
         )
         self.event_bounds, self.event_ends = self._ids(self._launch)
         self.op_bounds, self.op_ends = self._ids(self._op["start_ns"].values)
-        sync = store.columns(
-            f"select start_ns, duration_ns from api {where} and kind = {API_KINDS.index('sync')} order by id"
-        )
-        self._sync = Union(sync["start_ns"].values, sync["start_ns"].values + sync["duration_ns"].values)
+        sync = self._api.pop("kind").values == API_KINDS.index("sync")
+        waits = self._api["start_ns"].values[sync]
+        self._sync = Union(waits, waits + self._api["duration_ns"].values[sync])
         self._shapes = launch_stats.shapes(store)
         described = "select number, sm_count, compute_capability from device where worker = ?"
         self._chips = {row[0]: row[1:] for row in store.rows(described, (worker,))}

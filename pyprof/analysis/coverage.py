@@ -7,7 +7,6 @@ The time is that of kernels or, without a GPU, of operator events. The parts of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +14,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof.metrics import share
-from pyprof.model import BASES, KEPT
-from pyprof.store.files import EVENTS_OF_SPANS, Store
-from pyprof.store.ids import WORKER_SHIFT
-from pyprof.store.kinds import COMPUTES, ON_GPU
+from pyprof.model import BASES, KEPT, KERNEL, OPERATOR
+from pyprof.store.files import Store
+from pyprof.store.ids import LAST_ID, worker_of
 from pyprof.store.write.operators import IN_OPERATOR, IN_RANGE
 
 _UNKNOWN, _KNOWN, _RANGE = "unknown", "known", "range only"
@@ -75,16 +73,21 @@ def ledger(
 
 def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFrame:
     """Return sums over events that are equal in everything that the lines distinguish."""
-    table = "event" if spans is None else EVENTS_OF_SPANS
-    columns = store.columns(
-        f"""select id >> {WORKER_SHIFT} as worker, operator, site, basis, flops is null as no_flops,
-                   bytes is null as no_bytes, api is null and {ON_GPU} as no_launch,
-                   duration_ns from {table} where {COMPUTES}""",
-        () if spans is None else (json.dumps(spans),),
-    )
-    frame = pd.DataFrame({name: column.values for name, column in columns.items()})
-    keys = [name for name in frame if name != "duration_ns"]
-    return frame.groupby(keys, sort=True)["duration_ns"].agg(time="sum", count="size").reset_index()
+    names = ("id", "kind", "operator", "site", "basis", "flops", "bytes", "api", "duration_ns")
+    columns = ("worker", "operator", "site", "basis", "no_flops", "no_bytes", "no_launch", "time", "count")
+    keys = list(columns[:-2])
+    parts = [pd.DataFrame(columns=columns, dtype=np.int64)]
+    for first, last in [(0, LAST_ID)] if spans is None else spans:
+        for event in store.parts("event", names, first, last):
+            kind = event["kind"].values
+            lacks = {name: (~event[name].mask()).astype(np.int64) for name in ("flops", "bytes", "api")}
+            cells = (
+                worker_of(event["id"].values), event["operator"].values, event["site"].values, event["basis"].values,
+                lacks["flops"], lacks["bytes"], lacks["api"] * (kind < OPERATOR), event["duration_ns"].values, 1,
+            )  # fmt: skip
+            computes = np.isin(kind, (KERNEL, OPERATOR))
+            parts.append(pd.DataFrame(dict(zip(columns, cells)))[computes].groupby(keys).sum().reset_index())
+    return pd.concat(parts).groupby(keys, sort=True).sum().reset_index()
 
 
 def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:

@@ -59,7 +59,7 @@ def activities(source: Source) -> list[tuple[Activity, Steps]]:
 
 def _steps(source: Source, activity: Activity) -> Steps:
     key = "steps", source.aggregation.id, activity.worker
-    return source.store.cached(key, lambda: device_steps(source, activity))
+    return source.store.cached(key, lambda: device_steps(source, activity), small=True)
 
 
 def device_steps(source: Source, activity: Activity) -> Steps:
@@ -70,15 +70,19 @@ def device_steps(source: Source, activity: Activity) -> Steps:
             where iteration_set = {aggregation.iteration_set} and worker = {activity.worker} order by number"""
     )
     number, start, end, first, last, partial = (column.values for column in table.values())
-    step = np.searchsorted(first, activity.id, side="right") - 1
-    inside = activity.launched & (step >= 0) & (activity.id < last[np.maximum(step, 0)])
-    known = bool(inside.any())
+    # Ids are in order, so the events of a step follow each other.
+    low, high = np.searchsorted(activity.id, first), np.searchsorted(activity.id, last)
+    high = np.minimum(high, np.r_[low[1:], len(activity.id)])
+    launched = np.r_[0, np.cumsum(activity.launched)]
+    count = np.where(high > low, launched[high] - launched[low], 0)
+    known = bool(count.any())
     if known:
-        count = np.bincount(step[inside], minlength=len(number))
         reached = end.copy()
-        np.maximum.at(reached, step[inside], activity.end[inside])
+        for step in np.flatnonzero(count).tolist():
+            own = slice(low[step], high[step])
+            reached[step] = max(end[step], activity.end[own][activity.launched[own]].max())
         stop = np.maximum.accumulate(reached)
-        begin = np.maximum(start, np.r_[_before(activity, inside, step == 0, int(start[0])), stop[:-1]])
+        begin = np.maximum(start, np.r_[_before(activity, count, low, high, int(start[0])), stop[:-1]])
         partial = np.where(_cut_off(count), 1, partial)
         start, end = begin, stop
     aggregated = (number >= aggregation.first) & (number <= aggregation.last)
@@ -91,13 +95,19 @@ def device_steps(source: Source, activity: Activity) -> Steps:
     )
 
 
-def _before(activity: Activity, inside: Bools, in_first: Bools, start: int) -> int:
-    """Return when the device had finished what ran before the first step."""
-    if not (inside & in_first).any():
+def _before(activity: Activity, count: Ints, low: Ints, high: Ints, start: int) -> int:
+    """Return when the device had finished what ran before the first step: events that no step launched. `low`, `high`:
+    places of each step's events, of which `count` were launched."""
+    if not count[0]:
         return start
-    first = activity.start[inside & in_first].min()
-    earlier = activity.end[~inside & (activity.end < first)]
-    return max(start, int(earlier.max())) if len(earlier) else start
+    own = slice(low[0], high[0])
+    first = activity.start[own][activity.launched[own]].min()
+    outside = ~activity.launched
+    edges = np.r_[0, np.maximum.accumulate(np.where(high > low, high, 0)), len(outside)]
+    for begin, end in zip(edges[:-1].tolist(), np.r_[low, len(outside)].tolist()):
+        outside[begin:end] = True
+    outside &= activity.end < first
+    return max(start, int(activity.end[outside].max())) if outside.any() else start
 
 
 def _cut_off(count: Ints) -> Bools:

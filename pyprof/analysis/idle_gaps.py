@@ -15,14 +15,23 @@ from pyprof.model import Bools, Ints
 CAUSES = ("queued", "data loader", "synchronization", "host copy", "launch-bound", "not recorded")
 QUEUED, DATALOADER, SYNC, COPY, LAUNCH, NOTHING = range(len(CAUSES))
 NONE = -1
+_AT_ONCE = (
+    1 << 18
+)  # gaps whose causes are found at a time: small arrays are made in memory that is used again
 
 
 def gaps(activity: Activity, device: int | None, low: int, high: int) -> dict[str, tuple[Ints, Ints]]:
     """Return the starts and ends of the gaps of a device in [low, high), by their cause; with None, of the times in
     which all devices of the worker were idle."""
     waits = activity.store.cached(("waits", activity.worker), lambda: Waits(activity))
-    begin, end, causes = within(activity, device, low, high, waits)
-    cause, nonempty = causes.cause, end > begin
+    idle_times = _gaps_around(activity, device, low, high)
+    cause = np.empty(len(idle_times.start), np.int8)
+    for first in range(0, len(cause), _AT_ONCE):
+        part = Gaps(*(column[first : first + _AT_ONCE] for column in idle_times))
+        cause[first : first + _AT_ONCE] = causes_of(activity, _recorded(activity, part), waits).cause
+    begin, end = np.maximum(idle_times.start, low), np.minimum(idle_times.end, high)
+    del idle_times
+    nonempty = end > begin
     return {
         name: (begin[mask], end[mask])
         for code, name in enumerate(CAUSES)
@@ -46,13 +55,19 @@ def within(
     activity: Activity, device: int | None, low: int, high: int, waits: Waits
 ) -> tuple[Ints, Ints, Causes]:
     """Return the start and end of each gap, clipped to [low, high), and its cause."""
-    idle_times = gaps_of(activity, device, min(activity.span[0], low), max(activity.span[1], high))
-    # A step may begin before the recording. Causes depend only on the recorded part, whichever steps are selected.
-    recorded = idle_times._replace(
-        start=np.clip(idle_times.start, *activity.span), end=np.clip(idle_times.end, *activity.span)
-    )
-    causes = causes_of(activity, recorded, waits)
+    idle_times = _gaps_around(activity, device, low, high)
+    causes = causes_of(activity, _recorded(activity, idle_times), waits)
     return np.maximum(idle_times.start, low), np.minimum(idle_times.end, high), causes
+
+
+def _gaps_around(activity: Activity, device: int | None, low: int, high: int) -> Gaps:
+    return gaps_of(activity, device, min(activity.span[0], low), max(activity.span[1], high))
+
+
+def _recorded(activity: Activity, gaps: Gaps) -> Gaps:
+    """Return gaps clipped to the recording: a step may begin before it. Causes depend only on this part, whichever
+    steps are selected."""
+    return gaps._replace(start=np.clip(gaps.start, *activity.span), end=np.clip(gaps.end, *activity.span))
 
 
 class Gaps(NamedTuple):
@@ -67,10 +82,13 @@ def gaps_of(activity: Activity, device: int | None, low: int, high: int) -> Gaps
     """Return the gaps of a device, or those common to all devices of the worker, in [low, high)."""
     selected = np.ones(len(activity.id), bool) if device is None else activity.on(device)
     on = np.flatnonzero(selected)
-    on = on[np.argsort(activity.start[on], kind="stable")]
+    begin = activity.start if len(on) == len(selected) else activity.start[on]
+    if (begin[1:] < begin[:-1]).any():
+        on = on[np.argsort(begin, kind="stable")]
+        begin = activity.start[on]
     busy = activity.union(selected)
     start, end = np.r_[low, busy.end], np.r_[busy.start, high]
-    event = np.r_[on[np.searchsorted(activity.start[on], busy.start)], NONE]
+    event = np.r_[on[np.searchsorted(begin, busy.start)], NONE]
     nonempty = end > start
     return Gaps(start[nonempty], end[nonempty], event[nonempty])
 
@@ -96,11 +114,11 @@ class Waits:
     def _blocking(activity: Activity, end: Ints) -> Bools:
         """Return a mask of copy calls that returned only after one of their copies had ended."""
         out = np.zeros(len(end), bool)
-        launched = np.flatnonzero(activity.launched)
+        copies = np.append(activity.call["kind"].values == API_KINDS.index("memcpy"), False)
+        launched = np.flatnonzero(copies[activity.launch])
         place = activity.launch[launched]
         out[place[activity.end[launched] <= end[place]]] = True
-        copies: Bools = activity.call["kind"].values == API_KINDS.index("memcpy")
-        return out & copies
+        return out
 
     def at(self, time: Ints, thread: Ints) -> Ints:
         """Return the call that ran at each time on a thread, -1 for none; thread -1 matches any thread."""
@@ -113,19 +131,27 @@ class Waits:
         return out
 
 
+def _at(values: Ints, place: Ints) -> Ints:
+    """Return the values at some places, -1 at place -1."""
+    out = np.full(len(place), NONE, np.int64)
+    known = np.flatnonzero(place >= 0)
+    out[known] = values[place[known]]
+    return out
+
+
 def causes_of(activity: Activity, gaps: Gaps, waits: Waits) -> Causes:
     """Return the cause of each gap."""
     call = activity.call
-    launch = np.r_[activity.launch, NONE][gaps.event]
+    launch = _at(activity.launch, gaps.event)
     has_launch = launch >= 0
-    returned = np.r_[call["start_ns"].values + call["duration_ns"].values, 0][launch]
-    thread = np.where(has_launch, np.r_[call["thread"].values, 0][launch], NONE)
+    returned = _at(call["start_ns"].values, launch) + _at(call["duration_ns"].values, launch)
+    thread = _at(call["thread"].values, launch)
     until = np.where(has_launch, np.minimum(returned, gaps.end), gaps.end)
     queued = has_launch & (returned <= gaps.start)
     until = np.maximum(until, gaps.start)
     loading = activity.dataloader.within(gaps.start, until)
     wait = waits.at(gaps.start, thread)
-    kind = np.r_[call["kind"].values, NONE][wait]
+    kind = _at(call["kind"].values, wait)
     cause = np.select(
         [
             queued, (loading > 0) & (2 * loading >= until - gaps.start), kind == API_KINDS.index("sync"), wait >= 0,
@@ -135,7 +161,7 @@ def causes_of(activity: Activity, gaps: Gaps, waits: Waits) -> Causes:
         NOTHING,
     )  # fmt: skip
     waited = (cause == SYNC) | (cause == COPY)
-    thread = np.where(waited, np.r_[call["thread"].values, NONE][wait], thread)
+    thread = np.where(waited, _at(call["thread"].values, wait), thread)
     unknown = thread == NONE
     if unknown.any():
         thread = np.where(unknown, activity.launching_thread, thread)

@@ -12,11 +12,15 @@ number of bounds costs one pass over the intervals.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from pyprof.model import Bools, Ints
 from pyprof.store.files import Store
+
+_AT_ONCE = 1 << 19  # intervals of a partition at a time: small arrays are made in memory that is used again
 
 
 class Union:
@@ -29,10 +33,17 @@ class Union:
         reached = np.maximum.accumulate(end) if len(end) else end
         fresh = np.ones(len(start), bool)
         fresh[1:] = start[1:] > reached[:-1]
-        first = np.flatnonzero(fresh)
-        self.start: Ints = start[first]
-        self.end: Ints = reached[np.r_[first[1:] - 1, len(start) - 1]] if len(first) else end[:0]
-        self._length = np.r_[0, np.cumsum(self.end - self.start)]
+        self.start: Ints = start
+        self.end: Ints = reached
+        if not fresh.all():
+            first = np.flatnonzero(fresh)
+            self.start, self.end = start[first], reached[np.r_[first[1:] - 1, len(start) - 1]]
+
+    @cached_property
+    def _length(self) -> Ints:
+        """Length before each interval, and of all."""
+        length: Ints = np.r_[0, np.cumsum(self.end - self.start)]
+        return length
 
     def __len__(self) -> int:
         return int(self._length[-1])
@@ -44,6 +55,11 @@ class Union:
         if not len(self.start):
             return other
         return Union(np.r_[self.start, other.start], np.r_[self.end, other.end])
+
+    def cut(self, low: int, high: int) -> Union:
+        """Return the part in [low, high)."""
+        first, last = np.searchsorted(self.end, low, side="right"), np.searchsorted(self.start, high)
+        return Union(np.maximum(self.start[first:last], low), np.minimum(self.end[first:last], high))
 
     def covers(self, start: Ints, end: Ints) -> Bools:
         """Return whether each interval lies within one of the union's.
@@ -85,6 +101,19 @@ def partition(classes: Sequence[Union], start: Ints, end: Ints) -> list[Ints]:
     >>> [part.tolist() for part in partition([kernel, host], np.array([0]), np.array([9]))]
     [[3], [2], [4]]
     """
+    size = sum(len(union.start) for union in classes)
+    pieces = min(-(-size // _AT_ONCE), len(start))
+    if pieces > 1 and (start[1:] >= end[:-1]).all():
+        bounds = np.linspace(0, len(start), pieces + 1).astype(int).tolist()
+        split = [
+            _partition([union.cut(int(start[a]), int(end[b - 1])) for union in classes], start[a:b], end[a:b])
+            for a, b in pairwise(bounds)
+        ]
+        return [np.concatenate(part) for part in zip(*split)]
+    return _partition(classes, start, end)
+
+
+def _partition(classes: Sequence[Union], start: Ints, end: Ints) -> list[Ints]:
     parts: list[Ints] = []
     covered, assigned = Union(start[:0], end[:0]), np.zeros_like(start)
     for union in classes:

@@ -48,17 +48,29 @@ class RankMoment(NamedTuple):
 
 def steps(store: Store) -> tuple[Moments, str]:
     """Return the starts of steps, and what they are: step, or iteration."""
-    what = "step"
-    rows = store.rows("select number, worker, start_ns from step order by number, worker")
-    if not rows:
-        what = "iteration"
-        rows = store.rows(
-            f"""select number, worker, start_ns from iteration join iteration_set s on s.id = iteration_set
-                where s.id = 1 and s.method != 'none' and (s.method in {_BEGUN} or number > 0)
-                order by number, worker"""
-        )
+    what, query = _steps(store)
+    rows = store.rows(f"select number, worker, start_ns {query} order by number, worker")
     number, worker, time = np.array(rows, np.int64).reshape(-1, 3).T
     return Moments(number, worker, time, np.zeros_like(time), np.full_like(time, -1)), what
+
+
+def stretches(store: Store, number: int) -> dict[int, tuple[int, int]]:
+    """Return the start and end of a step on each worker that has it."""
+    _, query = _steps(store)
+    rows = store.rows(
+        f"select worker, start_ns, end_ns from (select * {query}) where number = ? order by worker", (number,)
+    )
+    return {worker: (start, end) for worker, start, end in rows}
+
+
+def _steps(store: Store) -> tuple[str, str]:
+    """Return what steps are, and where the database has them."""
+    if store.rows("select 1 from step limit 1"):
+        return "step", "from step"
+    return "iteration", (
+        f"""from iteration join iteration_set s on s.id = iteration_set
+            where s.id = 1 and s.method != 'none' and (s.method in {_BEGUN} or number > 0)"""
+    )
 
 
 def ends(store: Store) -> tuple[Moments, list[str]]:

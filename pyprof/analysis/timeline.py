@@ -6,20 +6,73 @@ It serves reports that look at stretches of time. Each table is read on first us
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from pyprof.analysis import communication
 from pyprof.analysis.partition import Union, pauses
-from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, Bools, Column, Ints
+from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, OPERATOR, PUSH_POP, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
-from pyprof.store.kinds import NESTS, ON_GPU
+from pyprof.store.kinds import OPERATOR_EVENT
 
 _MASK = NUMBER_MASK
+
+
+_CODES = {"kind", "device", "tc", "thread", "copy_from", "copy_to"}  # columns of few values
+
+
+def _small(column: Column) -> Column:
+    """Return a column of small numbers in a quarter of the memory."""
+    values = column.values
+    if not len(values) or (values.min() >= np.iinfo(np.int16).min and values.max() <= np.iinfo(np.int16).max):
+        return Column(values.astype(np.int16), column.present)
+    return column
+
+
+class Columns(Mapping[str, Column]):
+    """Columns of a worker's rows of a table, each read on first use; those `names` at once, if that is cheaper."""
+
+    def __init__(self, activity: Activity, table: str, names: tuple[str, ...], kinds: tuple[int, ...] = ()):
+        """`kinds`: of the rows, if not all."""
+        self._store, self._table, self._names, self._kinds = activity.store, table, names, kinds
+        self._ids = first_id(activity.worker), first_id(activity.worker + 1)
+        self._known: dict[str, Column] = {}
+
+    def _read(self, names: tuple[str, ...]) -> dict[str, Column]:
+        columns = self._store.table(self._table, names, *self._ids)
+        if self._selected is not None:
+            columns = {name: column.take(self._selected) for name, column in columns.items()}
+        return {name: _small(column) if name in _CODES else column for name, column in columns.items()}
+
+    @cached_property
+    def _selected(self) -> Ints | None:
+        """Places of the rows of the kinds; None if they are all."""
+        if not self._kinds:
+            return None
+        mask = np.isin(self._store.table(self._table, ("kind",), *self._ids)["kind"].values, self._kinds)
+        return None if mask.all() else np.flatnonzero(mask)
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._known:
+            at_once = name in self._names and not self._store.is_packed(self._table)
+            self._known |= self._read(self._names if at_once else (name,))
+        return self._known[name]
+
+    def once(self, *names: str) -> dict[str, Column]:
+        """Return columns that few reports need and that are large, without keeping them."""
+        return self._read(names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class Activity:
@@ -31,6 +84,7 @@ class Activity:
         query = "select name, start_ns, end_ns from worker where id = ?"
         self.name, start, end = store.rows(query, (worker,))[0]
         self.span: tuple[int, int] = (start, end)
+        self._ids = first_id(worker), first_id(worker + 1)
 
     @cached_property
     def extent(self) -> tuple[int, int]:
@@ -49,26 +103,29 @@ class Activity:
         return pauses(self.store, self.worker)
 
     @cached_property
-    def event(self) -> dict[str, Column]:
+    def event(self) -> Mapping[str, Column]:
         """Kernels, copies and sets."""
-        return self.store.columns(
-            f"""select id, kind, device, name, operator, api, start_ns, duration_ns, geometry, tc, copied_bytes,
-                       copy_from, copy_to from event where {self.own("id")} and {ON_GPU} order by id"""
-        )
+        names = (
+            "id", "kind", "device", "name", "operator", "api", "start_ns", "duration_ns", "geometry", "tc",
+            "copied_bytes", "copy_from", "copy_to",
+        )  # fmt: skip
+        return Columns(self, "event", names, (KERNEL, MEMCPY, MEMSET))
+
+    def _once(self, *names: str) -> dict[str, Column]:
+        """Return columns of the events without keeping them."""
+        if isinstance(self.event, Columns):
+            return self.event.once(*names)
+        return {name: self.event[name] for name in names}
 
     def work(self) -> dict[str, Column]:
         """Return what the roofline says of each GPU event. Not cached: few reports read it, and it is large."""
-        return self.store.columns(
-            f"""select duration_ns as gpu_ns, tc, verdict, roofline_ns, hardware_ps, model_ps from event
-                where {self.own("id")} and {ON_GPU} order by id"""
-        )
+        columns = self._once("duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps")
+        return {"gpu_ns": columns.pop("duration_ns"), **columns}
 
     @cached_property
-    def call(self) -> dict[str, Column]:
+    def call(self) -> Mapping[str, Column]:
         """API calls; the place of each is its number."""
-        return self.store.columns(
-            f"select id, thread, name, kind, start_ns, duration_ns, op from api where {self.own('id')} order by id"
-        )
+        return Columns(self, "api", ("id", "thread", "name", "kind", "start_ns", "duration_ns", "op"))
 
     @cached_property
     def id(self) -> Ints:
@@ -80,29 +137,32 @@ class Activity:
 
     @cached_property
     def end(self) -> Ints:
-        return self.start + self.event["duration_ns"].values
+        return self.start + self._once("duration_ns")["duration_ns"].values
 
     @cached_property
     def launched(self) -> Bools:
         """Events with a launch record."""
-        return self.event["api"].mask()
+        return self.launch >= 0
 
     @cached_property
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
-        return np.where(self.launched, self.event["api"].values & _MASK, -1)
+        api = self._once("api")["api"]
+        place: Ints = api.values & _MASK
+        if api.present is not None:
+            place[~api.present] = -1
+        return place
 
     @cached_property
     def operator_of_call(self) -> Ints:
         """The operator of each API call, -1 for none, and -1 at the end."""
-        columns = self.store.columns(
-            f"""select op.id, op.operator from op join operator o on o.id = op.operator
-                where o.unassociated != 1 and {self.own("op.id")} order by op.id"""
-        )
+        columns = self.store.table("op", ("id", "operator"), *self._ids)
+        apart = [number for (number,) in self.store.rows("select id from operator where unassociated = 1")]
         id_, op = columns["id"].values, self.call["op"]
         place = np.searchsorted(id_, op.values)
         same = op.mask() & (np.r_[id_, -1][np.minimum(place, len(id_))] == op.values)
         out: Ints = np.r_[np.r_[columns["operator"].values, -1][np.where(same, place, -1)], -1]
+        out[np.isin(out, apart)] = -1
         return out
 
     @cached_property
@@ -121,14 +181,22 @@ class Activity:
 
     def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
         """Return phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by start."""
-        columns = self.store.columns(
-            f"""select coalesce(site.phase, {NO_PHASE}) as phase, start_ns, coalesce(total_ns, duration_ns) as length
-                from event left join site on site.id = event.site
-                where {self.own("event.id")} and kind {"<" if gpu else "="} 3
-                order by start_ns"""
-        )
-        start = columns["start_ns"].values
-        return columns["phase"].values, start, start + columns["length"].values
+        names = ("site", "start_ns", "duration_ns", "total_ns")
+        columns = self._once(*names) if gpu else Columns(self, "event", names, (OPERATOR,)).once(*names)
+        rows = self.store.rows("select id, phase from site where phase is not null")
+        phase_of = np.full(max((number for number, _ in rows), default=-1) + 2, NO_PHASE, np.int8)
+        phase_of[[number for number, _ in rows]] = [phase for _, phase in rows]
+        site, total = columns.pop("site"), columns.pop("total_ns")
+        last = len(phase_of) - 1
+        phase = phase_of[np.where(site.mask(), np.clip(site.values, -1, last), last)]
+        start, end = columns["start_ns"].values, columns["duration_ns"].values
+        if total.mask().any():
+            end = np.where(total.mask(), total.values, end)
+        end = end + start
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            phase, start, end = phase[order], start[order], end[order]
+        return phase, start, end
 
     @cached_property
     def kernel(self) -> Bools:
@@ -146,7 +214,8 @@ class Activity:
     def devices(self) -> list[int]:
         """Devices on which something ran."""
         device = self.event["device"]
-        return [int(number) for number in np.unique(device.values[device.mask()])]
+        numbers = device.values if device.present is None else device.values[device.present]
+        return sorted(map(int, pd.unique(numbers)))
 
     def on(self, device: int) -> Bools:
         """Return which events ran on a device."""
@@ -155,7 +224,7 @@ class Activity:
 
     def union(self, mask: Bools) -> Union:
         """Return the time in which at least one of the selected events ran."""
-        return Union(self.start[mask], self.end[mask])
+        return Union(self.start, self.end) if mask.all() else Union(self.start[mask], self.end[mask])
 
     def classes(self, mask: Bools) -> dict[str, Union]:
         """Return the time of selected events: kernels, copies and sets without communication, and communication."""
@@ -182,12 +251,10 @@ class Activity:
         return Union(columns["start_ns"].values, columns["start_ns"].values + columns["duration_ns"].values)
 
     @cached_property
-    def ranges(self) -> dict[str, Column]:
+    def ranges(self) -> Columns:
         """Push/pop ranges and RecordFunction events."""
-        return self.store.columns(
-            f"""select id, thread, start_ns, duration_ns, text, args, stack, kind from range
-                where {self.own("id")} and {NESTS} order by id"""
-        )
+        names = ("id", "thread", "start_ns", "duration_ns", "text", "args", "stack", "kind")
+        return Columns(self, "range", names, (PUSH_POP, OPERATOR_EVENT))
 
     @cached_property
     def executed(self) -> dict[str, Column]:

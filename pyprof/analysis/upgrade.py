@@ -11,7 +11,8 @@ iterations, aggregations) is computed again. The older file stays as it is.
   1.4      `op.cpu` is NULL for executions that a replay gives back; before it was a time that nothing had measured
   2.0      columns have their units in their names (`_FORMER`)
   2.1      `event.verdict` added; older files do not know what limits their events. `track`, `tile` and `label` added,
-           the timeline, which is derived
+           the timeline, which is derived. `packed` was added later: it is derived, too, and files without it are read
+           from their rows
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pyprof.store.write import columns
 
 _DERIVED = frozenset({
     "op_block", "event_block", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
-    "op_stat", "op_kernel_stat", "track", "tile", "label",
+    "op_stat", "op_kernel_stat", "track", "tile", "label", "packed",
 })  # fmt: skip
 # Columns of facts before 2.0, by their names since then.
 _FORMER = {

@@ -11,12 +11,11 @@ import pandas as pd
 from pyprof import intervals
 from pyprof.analysis.categories import of_kernel, of_operator
 from pyprof.analysis.source import Source
+from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Ints
 from pyprof.model import Column as Values
-from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import launched
+from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of
-from pyprof.store.kinds import MOVES_MEMORY, ON_CPU, ON_GPU
 
 _OTHER = "other"
 _CPU = "operator"  # kind of the "kernels" of a recording without a GPU
@@ -64,13 +63,26 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator split each category. The kind of a kernel decides its category, or the operator that launched
     it if the kernel's name does not tell. Values of several workers and devices are summed. Without a GPU, times are
     the operators' own time, and busy time and tensor core columns are empty."""
-    event = launched(
-        source,
-        "name, coalesce(site, -1) as site, device, start_ns, duration_ns, tc, flops, "
-        f"case when {MOVES_MEMORY} then copied_bytes else bytes end as bytes",
-        ON_GPU if source.gpu else ON_CPU,
+    names = (
+        "kind",
+        "name",
+        "site",
+        "device",
+        "start_ns",
+        "duration_ns",
+        "tc",
+        "flops",
+        "bytes",
+        "copied_bytes",
     )
-    code, keys = _keys(source, event["name"].values, event["site"].values, group_by)
+    event = launched(source, names, (KERNEL, MEMCPY, MEMSET) if source.gpu else (OPERATOR,))
+    moves = np.isin(event["kind"].values, (MEMCPY, MEMSET))
+    of_copies, of_others = event.pop("copied_bytes"), event["bytes"]
+    event["bytes"] = Values(
+        np.where(moves, of_copies.values, of_others.values),
+        np.where(moves, of_copies.mask(), of_others.mask()),
+    )
+    code, keys = _keys(source, event["name"].values, codes(event["site"]), group_by)
     duration, tc = event["duration_ns"].values, event["tc"]
     sums: dict[str, Any] = {"calls": np.ones(len(code), np.int64), "time_ns": duration}
     for name in ("flops", "bytes"):

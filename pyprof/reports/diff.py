@@ -55,7 +55,7 @@ class Way(NamedTuple):
 
 # Older databases have optimizers as forward.
 _DIRECTION = f"case when o.phase = {OPTIMIZER} then {NO_DIRECTION} else o.direction end as direction"
-_QUERIES = {
+WAYS = {
     "operator": Way(
         f"""select s.operator as key, o.type as name, null as operator, o.module, o.shapes, {_DIRECTION},
                    sum(s.calls) as calls, sum(s.gpu_ns) as device, {total("cpu")} as host
@@ -77,7 +77,7 @@ _QUERIES = {
         "select id, (operator << 32) + name as key, duration_ns as device from event",
     ),
 }
-BY = ("step", *_QUERIES)
+BY = ("step", *WAYS)
 PER = ("iteration", "run")
 _FIGURES = ("calls", "device", "host")
 _SIDES = ("base", "other")
@@ -156,7 +156,7 @@ def diff(base: Source, by: str = "step", per: str = "iteration") -> Report:
         if per == "run":
             raise UsageError("--per=run: the parts of a step are per step; add --by=operator or --by=kernel.")
         return STEPS._replace(make=lambda other: waterfall.compare(base, other))
-    return REPORT._replace(make=lambda other: difference(base, other, _QUERIES[by], per))
+    return REPORT._replace(make=lambda other: difference(base, other, WAYS[by], per))
 
 
 def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
@@ -186,7 +186,28 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     runs = (base, other)
     covered = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
     counts = [one.table for one in covered]
-    parts = [_rows(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))]
+    rows = matched(
+        [rows_of(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way
+    )
+    for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
+        of_side = rows["side"] == side
+        divisor = max(len(iterations), 1) if per == "iteration" else 1
+        for figure in _FIGURES:
+            rows[f"{label}_{figure}"] = rows[figure].where(of_side) / divisor
+    grouped = rows.groupby("row", sort=True)
+    figures = grouped[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
+    labels = labels_of(rows)
+    variance = pd.Series(0.0, index=figures.index)
+    for side, (run, iterations) in enumerate(zip(runs, counts)):
+        of_row = rows[rows["side"] == side].set_index("key")["row"]
+        variance += _variance(run, way, iterations, of_row, per).reindex(figures.index, fill_value=0)
+    figures["error"] = variance**0.5 if min(map(len, counts)) > 1 else np.nan
+    return _finish(labels.join(figures).reset_index(drop=True))
+
+
+def matched(parts: Sequence[pd.DataFrame], way: Way) -> pd.DataFrame:
+    """Return the rows of both sides with the number `row`, equal where they are compared with each other, and
+    `matched_by`. Of a side there may be several runs."""
     rows = pd.concat(parts, ignore_index=True)
     place, common = _match(rows, way.place)
     rows["matched_by"], rows["row"] = np.where(common, PLACE, ""), place
@@ -200,24 +221,19 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
         number, shared = _match(remaining, key)
         rows.loc[remaining.index[shared], "matched_by"] = label
         rows.loc[remaining.index[shared], "row"] = number[shared] + turn * len(rows)
-    for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
-        of_side = rows["side"] == side
-        divisor = max(len(iterations), 1) if per == "iteration" else 1
-        for figure in _FIGURES:
-            rows[f"{label}_{figure}"] = rows[figure].where(of_side) / divisor
+    return rows
+
+
+def labels_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the texts of each matched row by its number; those that differ are missing, but names are given one after
+    the other."""
     grouped = rows.groupby("row", sort=True)
-    figures = grouped[[f"{side}_{figure}" for side in _SIDES for figure in _FIGURES]].sum(min_count=1)
     texts = grouped[[*_KEYS, "matched_by"]]
     labels = texts.first().where(texts.nunique() == 1)
     # In both runs the same under two names: those of the base, then of the other.
     several = grouped["name"].agg(lambda names: " / ".join(dict.fromkeys(names)))
     labels["name"] = np.where(labels["matched_by"] == PHASE, PHASES[OPTIMIZER], several)
-    variance = pd.Series(0.0, index=figures.index)
-    for side, (run, iterations) in enumerate(zip(runs, counts)):
-        of_row = rows[rows["side"] == side].set_index("key")["row"]
-        variance += _variance(run, way, iterations, of_row, per).reindex(figures.index, fill_value=0)
-    figures["error"] = variance**0.5 if min(map(len, counts)) > 1 else np.nan
-    return _finish(labels.join(figures).reset_index(drop=True))
+    return labels
 
 
 def _variance(
@@ -230,6 +246,16 @@ def _variance(
     n = len(iterations)
     if n < 2:
         return pd.Series(dtype=float)
+    key, sample, device = executions(source, way, iterations)
+    cells = pd.DataFrame({"row": pd.Series(key).map(row), "sample": sample, "device": device})
+    sums = cells.groupby(["row", "sample"])["device"].sum().astype(float)
+    squares, total = (values.groupby(level="row").sum() for values in (sums**2, sums))
+    spread = ((squares - total**2 / n) / (n - 1)).clip(lower=0)
+    return spread / n if per == "iteration" else spread * n
+
+
+def executions(source: Source, way: Way, iterations: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    """Return, of each execution or event in the iterations, its key, the place of its iteration and its device time."""
     low, high = (iterations[name].to_numpy() for name in ("low", "high"))
     columns = source.store.columns(
         f"{way.executions} where id >= {low.min()} and id < {high.max()} order by id"
@@ -238,13 +264,7 @@ def _variance(
     # Iterations without events share a bound with the next: the last that begins there is meant.
     sample = np.searchsorted(low, id_, side="right") - 1
     inside = (sample >= 0) & (id_ < high[np.maximum(sample, 0)])
-    cells = pd.DataFrame(
-        {"row": pd.Series(key[inside]).map(row), "sample": sample[inside], "device": device[inside]}
-    )
-    sums = cells.groupby(["row", "sample"])["device"].sum().astype(float)
-    squares, total = (values.groupby(level="row").sum() for values in (sums**2, sums))
-    spread = ((squares - total**2 / n) / (n - 1)).clip(lower=0)
-    return spread / n if per == "iteration" else spread * n
+    return key[inside], sample[inside], device[inside]
 
 
 def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
@@ -253,17 +273,17 @@ def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
     return grouped.ngroup().to_numpy(), (grouped["side"].transform("nunique") == 2).to_numpy(bool)
 
 
-def _rows(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
+def rows_of(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return a run's rows with figures and keys; unknown keys are empty texts."""
     table = frame(source, way.query) if covered.whole else _of_complete(source, way, covered)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
-    texts: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
+    cells: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     if way.kernels:
         phases = dict(source.store.rows(f"select id, coalesce(phase, {NO_PHASE}) from operator"))
-        texts["phase"] = [PHASES[phases[key]] for key in table["key"].tolist()]
+        cells["phase"] = [PHASES[phases[key]] for key in table["key"].tolist()]
         kernels = _kernels(source)
-        texts["kernels"] = [kernels.get(key, "") for key in table["key"].tolist()]
-    return table.assign(**texts).astype(dict.fromkeys(_FIGURES, "Float64"))
+        cells["kernels"] = [kernels.get(key, "") for key in table["key"].tolist()]
+    return table.assign(**cells).astype(dict.fromkeys(_FIGURES, "Float64"))
 
 
 def _kernels(source: Source) -> dict[int, str]:

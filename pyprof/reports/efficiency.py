@@ -23,16 +23,13 @@ from pyprof.analysis.source import Source
 from pyprof.model import KERNEL, OPERATOR
 from pyprof.model import Column as Values
 from pyprof.reports import Column
-from pyprof.reports.operator_queries import SELECTED, frame
+from pyprof.reports.operator_queries import SELECTED, frame, launched
 
 LATENCY = 40.0  # %, the efficiency below which rule R36 also reports an operator
 _TC_USED, _TC_NOT_APPLICABLE = 1, 2
 SUMS = (
     "gpu_ns", "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps",
 )  # fmt: skip
-EVENT = (
-    "duration_ns as gpu_ns, tc, verdict, roofline_ns, hardware_ps, model_ps"  # columns that `of_events` needs
-)
 
 
 def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
@@ -110,8 +107,15 @@ def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
 
 
 def of_events(source: Source, keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
-    """Return the figures of groups of kernels: a row of `keys` and of `event`, columns of `EVENT`, for each."""
+    """Return the figures of groups of kernels: a row of `keys` and of `event`, columns of `events`, for each."""
     return figures(source, sums(keys, event), [str(name) for name in keys])
+
+
+def events(source: Source) -> dict[str, Values]:
+    """Return the columns that `of_events` needs of the kernels launched in the aggregated iterations."""
+    names = ("duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps")
+    columns = launched(source, names, (KERNEL,))
+    return {"gpu_ns": columns.pop("duration_ns"), **columns}
 
 
 def sums(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:

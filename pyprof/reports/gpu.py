@@ -10,6 +10,7 @@ import pandas as pd
 
 from pyprof.analysis import launch_stats
 from pyprof.analysis.device_steps import activities
+from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.metrics import share
@@ -54,6 +55,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+_AT_ONCE = 1 << 19  # kernels of an integral at a time
+
+
 @report("gpu", "GPU Summary", _COLUMNS, needs="a GPU", view=View("Summary"))
 def gpu(source: Source) -> pd.DataFrame:
     """One row per worker and device on which something ran: the device's properties, and its use in the window. A
@@ -96,7 +100,7 @@ def _use(
     sms_used, occupancy = (part[place] for part in filled)
     tc = activity.event["tc"].take(np.flatnonzero(kernels)[inside])
     length = end - start
-    busy = int(activity.union(kernels).within(np.array([low]), np.array([high]))[0])
+    busy = len(Union(start, end))
     known = occupancy >= 0
     efficiency = None
     if multiprocessors and (sms_used >= 0).all():
@@ -115,7 +119,19 @@ def _integral(start: Ints, end: Ints, value: Ints, limit: int) -> int:
     >>> _integral(np.array([0, 5]), np.array([10, 20]), np.array([3, 4]), 6)
     85
     """
-    time = np.r_[start, end]
-    order = np.argsort(time, kind="stable")
-    time, level = time[order], np.cumsum(np.r_[value, -value][order])
-    return int((np.diff(time) * np.minimum(level[:-1], limit)).sum())
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end, value = start[order], end[order], value[order]
+    total, active = 0, np.empty((3, 0), np.int64)  # of what began before and has not ended
+    for first in range(0, len(start), _AT_ONCE):
+        stop = first + _AT_ONCE
+        parts = zip(active, (start[first:stop], end[first:stop], value[first:stop]))
+        begin, finish, own = (np.concatenate(part) for part in parts)
+        edge = int(start[stop]) if stop < len(start) else int(finish.max())
+        time = np.r_[begin, np.minimum(finish, edge)]
+        order = np.argsort(time, kind="stable")
+        time, level = time[order], np.cumsum(np.r_[own, -own][order])
+        total += int((np.diff(time) * np.minimum(level[:-1], limit)).sum())
+        rest = finish > edge
+        active = np.array([np.full(rest.sum(), edge), finish[rest], own[rest]])
+    return total

@@ -11,13 +11,12 @@ import pandas as pd
 from pyprof.analysis import launch_stats
 from pyprof.analysis.dataframes import category
 from pyprof.analysis.source import Source
-from pyprof.model import Bools, Ints
+from pyprof.model import KERNEL, Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, efficiency, report
-from pyprof.reports.operator_queries import distinct, launched
+from pyprof.reports.operator_queries import codes, distinct, launched
 from pyprof.reports.operators import eligible
 from pyprof.store.ids import worker_of
-from pyprof.store.kinds import IS_KERNEL
 
 _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers", "shared_memory")
 
@@ -85,10 +84,10 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator, one per name and operator; with --group-by=properties, one per name, operator and launch
     configuration. Values of several workers and devices are summed. Copies and sets are not kernels. A recording
     without a GPU has no rows."""
-    event = launched(source, "name, site, device, duration_ns, geometry, tc", IS_KERNEL)
+    event = launched(source, ("name", "site", "device", "duration_ns", "geometry", "tc"), (KERNEL,))
     keys = {"name": event["name"].values}
-    codes, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
-    keys |= codes if group_by == "properties" else {key: codes[key] for key in codes if key == "site"}
+    keys_of, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
+    keys |= keys_of if group_by == "properties" else {key: keys_of[key] for key in keys_of if key == "site"}
     frame = pd.DataFrame(keys | {"duration_ns": event["duration_ns"].values})
     frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
     for name, values, mask in _launches(source, event):
@@ -101,9 +100,10 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
         min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
         **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
     ).reset_index()  # fmt: skip
-    work = launched(source, f"{efficiency.EVENT}, flops, bytes", IS_KERNEL)
-    table = table.join(efficiency.of_events(source, pd.DataFrame(keys), work), on=list(keys))
-    table = table.join(_rates(pd.DataFrame(keys), work), on=list(keys))
+    work = efficiency.of_events(source, pd.DataFrame(keys), efficiency.events(source))
+    table = table.join(work, on=list(keys))
+    amounts = launched(source, ("duration_ns", "flops", "bytes"), (KERNEL,))
+    table = table.join(_rates(pd.DataFrame(keys), amounts), on=list(keys))
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["tc"] = np.where(table["used"], True, np.where(table["unknown"], None, False))  # type: ignore[call-overload]
     for name in ("blocks_per_sm", "occupancy"):
@@ -123,7 +123,7 @@ def _rates(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
     for name in ("flops", "bytes"):
         known = event[name].mask()
         columns[name] = np.where(known, event[name].values, 0).astype(float)
-        columns[f"{name}_ns"] = np.where(known, event["gpu_ns"].values, 0)
+        columns[f"{name}_ns"] = np.where(known, event["duration_ns"].values, 0)
     sums = keys.assign(**columns).groupby(list(keys), sort=True)[list(columns)].sum()
     flops, size = (sums[name].where(sums[f"{name}_ns"] > 0) for name in ("flops", "bytes"))
     return pd.DataFrame(
@@ -135,17 +135,12 @@ def _rates(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
     )
 
 
-def _codes(column: Values) -> Ints:
-    """Return the values of a column, -1 where missing."""
-    return np.where(column.mask(), column.values, -1)
-
-
 def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
     """Return blocks per multiprocessor and occupancy of each event, and a mask of the known ones."""
     shapes = launch_stats.shapes(source.store)
     geometry, device, worker = (
-        _codes(event["geometry"]),
-        _codes(event["device"]),
+        codes(event["geometry"]),
+        codes(event["device"]),
         worker_of(event["id"].values),
     )
     blocks, occupancy = np.zeros(len(worker)), np.full(len(worker), -1)
@@ -171,7 +166,7 @@ def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Int
         ),
         (None,) * 8,
     )
-    keys = {"site": of_site[_codes(event["site"])], "geometry": of_geometry[_codes(event["geometry"])]}
+    keys = {"site": of_site[codes(event["site"])], "geometry": of_geometry[codes(event["geometry"])]}
     cells = {
         "operator": [row[0] for row in operators],
         "tc_eligible": [None if row[0] is None else eligible(row[0]) for row in operators],

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pandas as pd
 
 from pyprof.analysis.source import Source
 from pyprof.model import DIRECTIONS, Bools, Column, Ints
-from pyprof.store.files import EVENTS_OF_SPANS
 from pyprof.store.kinds import IS_KERNEL
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")
@@ -155,12 +153,27 @@ def distribution(group: Ints, values: Ints, groups: int) -> pd.DataFrame:
     return table
 
 
-def launched(source: Source, columns: str, condition: str) -> dict[str, Column]:
-    """Return columns, and the ids, of events launched in the aggregated iterations that fulfil a condition."""
-    return source.store.columns(
-        f"select id, {columns} from {EVENTS_OF_SPANS} where {condition} order by id",
-        (json.dumps(spans(source)),),
-    )
+def launched(source: Source, names: Sequence[str], kinds: Sequence[int]) -> dict[str, Column]:
+    """Return columns, and the ids, of the events of some kinds that were launched in the aggregated iterations."""
+    parts: list[dict[str, Column]] = []
+    needed = tuple(dict.fromkeys(("id", "kind", *names)))
+    for first, last in spans(source):
+        for part in source.store.parts("event", needed, first, last):
+            mask = np.isin(part["kind"].values, kinds)
+            parts.append(part if mask.all() else {name: one.take(mask) for name, one in part.items()})
+    return {name: _joined([part.pop(name) for part in parts]) for name in ("id", *names)}
+
+
+def _joined(parts: list[Column]) -> Column:
+    values = np.concatenate([np.empty(0, np.int64), *(part.values for part in parts)])
+    if all(part.present is None for part in parts):
+        return Column(values)
+    return Column(values, np.concatenate([part.mask() for part in parts]))
+
+
+def codes(column: Column) -> Ints:
+    """Return the values of a column, -1 where missing."""
+    return column.values if column.present is None else np.where(column.present, column.values, -1)
 
 
 def distinct(rows: Iterable[tuple[Any, ...]], none: tuple[Any, ...]) -> tuple[list[tuple[Any, ...]], Ints]:

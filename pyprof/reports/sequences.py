@@ -8,11 +8,10 @@ import pandas as pd
 
 from pyprof.analysis.sequences import LONGEST, SHORTEST, repeats
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, Ints
+from pyprof.model import KERNEL, MEMCPY, MEMSET, Ints
 from pyprof.reports import Column, View, report
-from pyprof.reports.operator_queries import launched
+from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of
-from pyprof.store.kinds import ON_GPU
 
 _MOST = 1000  # rows
 _BETWEEN = " > "
@@ -52,13 +51,8 @@ def sequences(source: Source) -> pd.DataFrame:
     if their full names are. Collectives are kernels; copies and sets end a sequence. A sequence that is always part
     of a longer one is left out; one longer than 6 kernels is shown in pieces. At most 1,000 rows. A recording
     without a GPU has no rows."""
-    event = launched(
-        source,
-        "name, start_ns, duration_ns, kind, coalesce(site, -1) as site, coalesce(device, -1) as device, "
-        "coalesce(stream, -1) as stream",
-        ON_GPU,
-    )
-    cell = {name: column.values for name, column in event.items()}
+    names = ("name", "start_ns", "duration_ns", "kind", "site", "device", "stream")
+    cell = {name: codes(column) for name, column in launched(source, names, (KERNEL, MEMCPY, MEMSET)).items()}
     queue = pd.factorize((worker_of(cell["id"]) << 20) + cell["device"])[0]
     order = np.lexsort((cell["id"], cell["start_ns"], cell["stream"], queue))
     cell = {name: values[order] for name, values in cell.items()}

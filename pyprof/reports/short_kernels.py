@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.source import Source
-from pyprof.model import Ints
+from pyprof.model import KERNEL, Ints
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import distinct, launched
-from pyprof.store.kinds import IS_KERNEL
+from pyprof.reports.operator_queries import codes, distinct, launched
 
 # Bounds of the histogram in ns: 1, 2, 5, 10 ... us, up to hours.
 EDGES = np.array([digit * 10**power for power in range(3, 13) for digit in (1, 2, 5)], np.int64)
@@ -54,12 +53,12 @@ def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     launched in the aggregated iterations; with --group-by=operator, one per operator with kernels below the limit,
     sorted by their number. A kernel that takes less time than its launch, a few us, makes the GPU wait for the CPU.
     Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
-    event = launched(source, "duration_ns, coalesce(site, -1) as site", IS_KERNEL)
+    event = launched(source, ("duration_ns", "site"), (KERNEL,))
     duration = event["duration_ns"].values
     if group_by == "time":
         table = _histogram(duration)
     else:
-        table = _operators(source, duration, event["site"].values, int(below.removesuffix("us")) * 1000)
+        table = _operators(source, duration, codes(event["site"]), int(below.removesuffix("us")) * 1000)
     for name, of in (("kernels", len(duration)), ("time_ns", int(duration.sum()))):
         table[f"{name.removesuffix('_ns')}_share"] = 100 * table[name] / max(of, 1)
     for name in ("kernels", "time"):

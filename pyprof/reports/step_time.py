@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities
-from pyprof.analysis.idle_gaps import CAUSES, gaps
-from pyprof.analysis.partition import Union, partition
+from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
+from pyprof.analysis.step_phases import IDLE, PHASES, phases, split
 from pyprof.analysis.timeline import Activity
-from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Ints
 from pyprof.reports import Column, Option, View, report
 
 WORKER = Column("worker", "Worker", "", "Process that ran it.", str)
@@ -47,12 +46,10 @@ _ON_CPU = {
     "cpu": "Operator events and named ranges on any thread, except those of steps.",
     "other": "Remainder of the step.",
 }
-# Of --categories=phase, in the order of their priority: recomputation runs within a backward.
-_PHASES = {"recompute": RECOMPUTE, "optimizer": OPTIMIZER, "backward": BACKWARD, "forward": FORWARD}
-_OF_PHASE = (*_PHASES, "no_phase")
-_IDLE = {cause.replace(" ", "_").replace("-", "_"): cause for cause in CAUSES}
+# Of --categories=phase.
+_OF_PHASE = (*PHASES, "no_phase")
 _SEVEN_OUT = ("communication_ns",)
-_PHASES_OUT = tuple(f"{name}_ns" for name in (*_OF_PHASE, *_IDLE))
+_PHASES_OUT = tuple(f"{name}_ns" for name in (*_OF_PHASE, *IDLE))
 _KINDS_OUT = tuple(f"{name}_ns" for name in (*_ON_GPU, "cpu"))
 
 
@@ -79,9 +76,9 @@ def _idle(key: str) -> Column:
     """Return the column of a cause of idle time."""
     text = (
         f"With --categories=phase and a GPU: time in which all devices of the worker were idle for the cause "
-        f"{_IDLE[key]}, as in the report idle, without the waits for the data loader themselves."
+        f"{IDLE[key]}, as in the report idle, without the waits for the data loader themselves."
     )
-    heading = {"data_loader": "After Data Loading"}.get(key, _IDLE[key].title())
+    heading = {"data_loader": "After Data Loading"}.get(key, IDLE[key].title())
     return Column(f"{key}_ns", f"Idle: {heading} (ns)", "ns", text)
 
 
@@ -95,7 +92,7 @@ def _idle(key: str) -> Column:
         TOTAL,
         *(_phase(key) for key in _OF_PHASE),
         *(_part(key, text) for key, text in (_ON_GPU | _ON_CPU).items()),
-        *(_idle(key) for key in _IDLE),
+        *(_idle(key) for key in IDLE),
         PARTIAL,
     ),
     options=(
@@ -109,7 +106,7 @@ def _idle(key: str) -> Column:
     needs="steps: pyprof.step(), or step() of torch.profiler",
     view=View(
         "Time",
-        sums=" ".join(("total_ns", *(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU, *_IDLE)))),
+        sums=" ".join(("total_ns", *(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU, *IDLE)))),
     ),
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:
@@ -118,7 +115,7 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
     that it launched has ended, and the next one begins there."""
     if categories == "phase":
         frames = [_phase_rows(source, activity, steps) for activity, steps in activities(source)]
-        parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", ""), *map(_idle, _IDLE)]
+        parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", ""), *map(_idle, IDLE)]
         return concat_rows(frames, [WORKER, STEP, START, TOTAL, *parts, PARTIAL])
     rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
     return concat_rows(
@@ -127,19 +124,8 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
 
 
 def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:
-    """Return the phases of the work, and idle time of the devices by cause. Without a GPU, operators that load a batch
-    belong to the wait for it."""
-    phase, start, end = activity.phases(source.gpu)
-    classes = {name: Union(start[phase == code], end[phase == code]) for name, code in _PHASES.items()}
-    classes["no_phase"] = Union(start, end)
-    empty = Union(start[:0], end[:0])
-    if source.gpu:
-        idle = gaps(activity, None, *steps.window) if len(steps.start) else {}
-        classes["dataloader"] = activity.dataloader
-        classes |= {key: Union(*idle[cause]) if cause in idle else empty for key, cause in _IDLE.items()}
-    else:
-        classes = {"dataloader": activity.dataloader} | classes | dict.fromkeys(_IDLE, empty)
-    parts = _parts(activity, steps, classes)
+    """Return the phases of the work, and idle time of the devices by cause."""
+    parts = phases(source, activity, steps)
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in parts.items()}}
 
 
@@ -152,15 +138,9 @@ def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict
         device["memcpy"] = device["memcpy"].with_(activity.union(between & ~activity.kernel))
         device["communication"] = Union(steps.start[:0], steps.start[:0])
     classes = {**device, "runtime": activity.runtime, "dataloader": activity.dataloader, "cpu": activity.cpu}
-    parts = _parts(activity, steps, classes)
+    parts = split(activity, steps, classes)
     columns = {name: part if source.gpu or name in _ON_CPU else None for name, part in parts.items()}
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in columns.items()}}
-
-
-def _parts(activity: Activity, steps: Steps, classes: dict[str, Union]) -> dict[str, Ints]:
-    """Return the partition of each step, and the remainder; pauses of the recording are not part of it."""
-    split = partition([activity.paused, *classes.values()], steps.start, steps.end)
-    return dict(zip((*classes, "other"), split[1:]))
 
 
 def of_steps(activity: Activity, steps: Steps) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _KEYS = ("section", "name", "direction")
 _SUMS = ("time", "square", "count", "bytes")
 _VALUES = tuple(f"{side}_{key}" for side in _SIDES for key in ("time", "count", "bytes"))
 _PER_STEP = "per step"
+IDLE = "idle: "  # before the cause, in the name of a part
 
 
 def _pair(key: str, heading: str, unit: str, text: str) -> tuple[Column, ...]:
@@ -127,7 +128,7 @@ def _run(source: Source) -> _Run:
     workers = activities(source)
     any_device = any(activity.devices for activity, _ in workers)
     for activity, steps in workers:
-        steps = _complete_steps(steps)
+        steps = complete_steps(steps)
         devices = activity.devices if any_device else [None]
         if not devices:
             continue  # a worker that used no GPU, of a run that did
@@ -144,7 +145,7 @@ def _run(source: Source) -> _Run:
     return _Run(table.fillna({"direction": ""}), max(samples, 1))
 
 
-def _complete_steps(steps: Steps) -> Steps:
+def complete_steps(steps: Steps) -> Steps:
     """Return the completely recorded steps, or all if there are none."""
     mask = ~steps.partial if not steps.partial.all() else np.ones(len(steps.partial), bool)
     return steps._replace(
@@ -154,27 +155,34 @@ def _complete_steps(steps: Steps) -> Steps:
 
 def _parts(source: Source, activity: Activity, steps: Steps, device: int | None) -> Iterator[pd.DataFrame]:
     """Yield the step and its parts; with a GPU also the share of kernels by operator and by name."""
-    length = steps.end - steps.start - activity.paused.within(steps.start, steps.end)
+    length = steps.length(activity)
     yield _row("step", "step", length, len(length))
+    divided = divide(activity, steps, device)
     if device is None:
-        classes = {"data loader": activity.dataloader, "operators": activity.cpu}
-        split = partition([activity.paused, *classes.values()], steps.start, steps.end)[1:]
-        for name, part in zip((*classes, "other"), split):
+        for name, (_, part) in divided.items():
             yield _row("part", name, part)
         return
     on = activity.on(device)
-    classes = {"memory copies" if name == "memcpy" else "memory sets" if name == "memset" else
-               "exposed communication" if name == "communication" else name: union
-               for name, union in activity.classes(on).items()}  # fmt: skip
-    low, high = steps.window
-    idle_gaps = gaps(activity, device, low, high)
-    idle = {f"idle: {cause}": Union(start, end) for cause, (start, end) in idle_gaps.items()}
-    split = partition([activity.paused, *classes.values(), *idle.values()], steps.start, steps.end)[1:-1]
     counts, copied = _counts(activity, steps, on)
-    for (name, union), part in zip((classes | idle).items(), split):
+    for name, (union, part) in divided.items():
         count = counts.get(name, _inside(union.start, steps).sum())
         yield _row("part", name, part, int(count), copied if name == "memory copies" else None)
     yield from _kernels(source, activity, steps, on & activity.kernel & ~activity.communication)
+
+
+def divide(activity: Activity, steps: Steps, device: int | None) -> dict[str, tuple[Union, Ints]]:
+    """Return the parts of the steps on a device, or on the CPU: the time that belongs to each, and its length in every
+    step (ns). They add up to the steps."""
+    if device is None:
+        classes = {"data loader": activity.dataloader, "operators": activity.cpu}
+        split = partition([activity.paused, *classes.values()], steps.start, steps.end)[1:]
+        return dict(zip((*classes, "other"), zip((*classes.values(), activity.paused), split)))
+    named = {"memcpy": "memory copies", "memset": "memory sets", "communication": "exposed communication"}
+    classes = {named.get(name, name): union for name, union in activity.classes(activity.on(device)).items()}
+    idle_gaps = gaps(activity, device, *steps.window)
+    idle = {f"{IDLE}{cause}": Union(start, end) for cause, (start, end) in idle_gaps.items()}
+    split = partition([activity.paused, *classes.values(), *idle.values()], steps.start, steps.end)[1:-1]
+    return {name: (union, part) for (name, union), part in zip((classes | idle).items(), split)}
 
 
 def _row(

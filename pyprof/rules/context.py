@@ -20,6 +20,7 @@ from pyprof.analysis.device_steps import activities
 from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import steady
+from pyprof.analysis.step_phases import IDLE, phases
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
 from pyprof.model import KERNEL, Ints
@@ -355,12 +356,16 @@ class Run:
             if not activity.devices or not len(steps.start[first : last + 1]):
                 continue
             workers += 1
+            if self.cut and self.source.gpu:
+                parts = phases(self.source, activity, steps)
+                sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
+                continue
             other = activity.paused.with_(activity.dataloader)
             low, high = int(steps.start[first]), int(steps.end[first : last + 1][-1])
             low = low if self.cut else max(low, int(activity.start.min()))
             for cause, (start, end) in gaps(activity, None, low, high).items():
                 sums[cause] += int((end - start - other.within(start, end)).sum())
-        return {cause: time // workers for cause, time in sums.items()}
+        return {cause: time // workers for cause, time in sums.items() if time}
 
     @property
     def late(self) -> int:

@@ -28,9 +28,9 @@ import pyprof
 from pyprof import atomic_file, inputs, scratch
 from pyprof.arguments import TIMEOUT
 from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, VersionError, install
-from pyprof.model import Column, Ints
+from pyprof.model import Bools, Column, Ints
 from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
-from pyprof.store import access
+from pyprof.store import access, packed
 from pyprof.store.validate import damage
 
 MAJOR, MINOR = 2, 1
@@ -99,10 +99,16 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
     with closing(unsafe(name)) as connection:
         connection.executescript(f"pragma page_size = {_PAGE}; pragma application_id = {APPLICATION_ID};")
         connection.executescript(files("pyprof.store").joinpath("schema.sql").read_text())
+    packer = packed.Packer()
     for table, rows in tables:
         if rows.num_rows:
             ingest(name, table, rows)
+            _insert_packed(name, packer.add(table, rows))
+    _insert_packed(name, packer.end())
     with closing(unsafe(name)) as connection:
+        connection.executemany(
+            "delete from packed where source = ?", [(table,) for table in packer.unordered]
+        )
         facts = {
             "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
             "writer_version": pyprof.__version__, **meta,
@@ -113,6 +119,12 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
         for index in _INDEXES:
             connection.execute(index)
         connection.executescript("pragma analysis_limit = 1000; analyze;")
+
+
+def _insert_packed(name: str, pieces: Iterable[packed.Piece]) -> None:
+    for piece in pieces:
+        with closing(unsafe(name)) as connection:
+            connection.execute("insert into packed values (?, ?, ?, ?, ?)", piece)
 
 
 def ingest(name: str, table: str, rows: pa.Table) -> None:
@@ -155,6 +167,8 @@ _NUMBERED = (
     "aggregation", "track", "label",
 )  # fmt: skip
 _MAX_GAP = 100_000
+_SELECT = "select {} from {} where id >= ? and id < ? order by id"
+_OPTIONAL = {"packed"}  # tables that files of this schema lack if they were written before these were added
 
 
 class Store:
@@ -236,16 +250,17 @@ class Store:
             "--timeout, or build the database again from the recording."
         )
 
-    def cached(self, key: Any, make: Callable[[], _Value]) -> _Value:
+    def cached(self, key: Any, make: Callable[[], _Value], small: bool = False) -> _Value:
         """Return a value that several reports compute from facts, which never change.
 
-        It is cached if the recording is small enough. The value is shared: do not modify it.
+        It is cached if the recording is small enough, or if the value is `small` for any recording. The value is
+        shared: do not modify it.
         """
         if key in self._known:
             value: _Value = self._known[key]
             return value
         value = make()
-        if self.cached("events", self._events) <= _MAX_CACHED_EVENTS:
+        if small or self.cached("events", self._events) <= _MAX_CACHED_EVENTS:
             self._known[key] = value
         return value
 
@@ -310,6 +325,8 @@ class Store:
 
     def _check_columns(self) -> None:
         for table, columns in schema().items():
+            if table in _OPTIONAL:
+                continue
             # table_info omits generated columns.
             present = {row[1] for row in self.rows(f"pragma table_info({table})")}
             if missing := [column for column in columns if column not in present]:
@@ -403,6 +420,76 @@ class Store:
         except (adbc.Error, pa.ArrowException, OSError, ValueError) as error:  # text where a number belongs
             check_interrupt(error)
             raise self.damaged(error) from error
+
+    def table(self, table: str, names: Sequence[str], first: int, last: int) -> dict[str, Column]:
+        """Return integer columns of the rows with first <= id < last of a table in `packed.TABLES`, in the order of the
+        ids. Raises FormatError if the file is damaged."""
+        pieces = self._packed(table, first, last)
+        if pieces is None:
+            return self.columns(_SELECT.format(", ".join(names), table), (first, last))
+        size, filled = sum(rows for *_, rows in pieces), 0
+        values = {name: np.empty(size, np.int64) for name in names}
+        present: dict[str, Bools] = {}
+        for piece in pieces:
+            part = self._unpack(table, names, piece, first, last)
+            count = len(part[names[0]].values)
+            for name, column in part.items():
+                values[name][filled : filled + count] = column.values
+                if column.present is not None:
+                    mask = present.setdefault(name, np.ones(size, bool))
+                    mask[filled : filled + count] = column.present
+            filled += count
+        return {
+            name: Column(array[:filled], present[name][:filled] if name in present else None)
+            for name, array in values.items()
+        }
+
+    def parts(self, table: str, names: Sequence[str], first: int, last: int) -> Iterator[dict[str, Column]]:
+        """Yield what `table` returns, in parts of a bounded size."""
+        pieces = self._packed(table, first, last)
+        if pieces is not None:
+            for piece in pieces:
+                yield self._unpack(table, names, piece, first, last)
+            return
+        query = f"select min(id) from {table} where id >= ? and id < ?"
+        low = self.rows(query, (first, last))[0][0]
+        while low is not None:
+            high = min(low + packed.MOST_ROWS, last)
+            yield self.columns(_SELECT.format(", ".join(names), table), (low, high))
+            low = self.rows(query, (high, last))[0][0]
+
+    def is_packed(self, table: str) -> bool:
+        """Return whether a few columns of a table cost less than all of them."""
+        if "packed" not in self.__dict__.setdefault("_tables", self.tables()):
+            return False
+        return bool(self.rows("select 1 from packed where source = ? limit 1", (table,)))
+
+    def _packed(self, table: str, first: int, last: int) -> list[tuple[int, int, int]] | None:
+        """Return first and last id and number of rows of the pieces that have rows of a range; None if the table has
+        none."""
+        if not self.is_packed(table):
+            return None
+        return self.rows(
+            """select first_id, last_id, rows from packed
+               where source = ? and last_id >= ? and first_id < ? order by first_id""",
+            (table, first, last),
+        )
+
+    def _unpack(
+        self, table: str, names: Sequence[str], piece: tuple[int, int, int], first: int, last: int
+    ) -> dict[str, Column]:
+        begin, end, rows = piece
+        data = self.rows("select data from packed where source = ? and first_id = ?", (table, begin))[0][0]
+        inside = first <= begin and end < last
+        try:
+            arrays = packed.unpack(data, names if inside else list(dict.fromkeys([*names, "id"])), rows)
+        except (pa.ArrowException, OSError, TypeError, ValueError) as error:
+            raise self.damaged(error) from error
+        out = {name: _column(array) for name, array in arrays.items()}
+        if inside:
+            return out
+        low, high = np.searchsorted(out["id"].values, (first, last))
+        return {name: out[name].take(slice(low, high)) for name in names}
 
     @contextmanager
     def translate_errors(self, types: dict[str, dict[str, str]] | None = None) -> Iterator[None]:

@@ -15,6 +15,7 @@ from pyprof.model import Ints
 
 WORKER_SHIFT = 40
 NUMBER_MASK = (1 << WORKER_SHIFT) - 1
+LAST_ID = (1 << 63) - 1  # larger than any
 _Id = TypeVar("_Id", int, Ints)
 
 

@@ -169,3 +169,8 @@ create table tile (
     primary key (level, number, track));
 -- Texts of records of the kinds module, loader and idle.
 create table label (id integer primary key, text text);
+
+-- Columns of event, api, op and range once more, for reading all rows (store/packed.py): pieces of consecutive rows, with
+-- the ids of the first and the last; data: Parquet. Derived: a table without pieces is read from its rows.
+create table packed (
+    source text, first_id integer, last_id integer, rows integer, data blob, primary key (source, first_id));

@@ -125,7 +125,7 @@ class _Around(Activity):
     @cached_property
     def launch(self) -> Ints:
         place = np.searchsorted(self.call["id"].values, self.event["api"].values)
-        return np.where(self.launched, place, _NONE)
+        return np.where(self.event["api"].mask(), place, _NONE)
 
     @cached_property
     def operator_of_call(self) -> Ints:

@@ -28,7 +28,8 @@ from pyprof.intervals import groups
 from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
 from pyprof.store import reads
 from pyprof.store.files import Store
-from pyprof.store.kinds import ON_GPU, OPERATOR_EVENT, PYTHON_FUNCTION
+from pyprof.store.ids import first_id
+from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.timeline.lanes import by_depth, first_free
 from pyprof.timeline.records import Records, single
 
@@ -58,11 +59,11 @@ def tracks(store: Store, labels: Strings) -> Iterator[Track]:
 def _of_worker(store: Store, worker: int, operators: _Operators) -> Iterator[Track]:
     activity = Activity(store, worker)
     own = activity.own("id")
-    executions = _integers(
-        store,
-        f"select id, thread, operator, start_ns, end_ns from op where {own} and thread is not null order by id",
-    )
-    for kind, thread, records in _ranges(store, own, executions):
+    ids = first_id(worker), first_id(worker + 1)
+    columns = store.table("op", ("id", "thread", "operator", "start_ns", "end_ns"), *ids)
+    on_thread = columns["thread"].mask()
+    executions = {name: _plain(column)[on_thread] for name, column in columns.items()}
+    for kind, thread, records in _ranges(store, ids, executions):
         yield Track(kind, worker, records, thread)
     for thread, members in groups(executions["thread"]):
         start, end, operator = (executions[name][members] for name in ("start_ns", "end_ns", "operator"))
@@ -88,11 +89,12 @@ def _nested(start: Ints, end: Ints, id: Ints, name: Ints, operator: Ints) -> Rec
     return single(lane, start[order], stop, id[order], name[order], operator[order])
 
 
-def _ranges(store: Store, own: str, executions: dict[str, Ints]) -> Iterator[tuple[str, int, Records]]:
+def _ranges(
+    store: Store, ids: tuple[int, int], executions: dict[str, Ints]
+) -> Iterator[tuple[str, int, Records]]:
     """Yield the ranges of each thread: those that nest, Python functions, and others."""
-    columns = _integers(
-        store, f"select id, thread, kind, start_ns, duration_ns, text from range where {own} order by id"
-    )
+    names = ("id", "thread", "kind", "start_ns", "duration_ns", "text")
+    columns = {name: _plain(column) for name, column in store.table("range", names, *ids).items()}
     of_thread = dict(groups(executions["thread"]))
     for kind, stored in _STORED.items():
         of_kind = np.flatnonzero(np.isin(columns["kind"], stored))
@@ -142,9 +144,8 @@ def _calls(activity: Activity, executions: dict[str, Ints]) -> Iterator[tuple[in
 
 
 def _device_tracks(store: Store, activity: Activity, operators: _Operators) -> Iterator[Track]:
-    event = {name: _plain(activity.event[name]) for name in ("device", "name", "operator")}
-    query = f"select stream from event where {activity.own('id')} and {ON_GPU} order by id"
-    stream = _integers(store, query)["stream"]
+    event = {name: _plain(activity.event[name]) for name in ("device", "name", "operator", "stream")}
+    stream = event.pop("stream")
     low, high = activity.extent
     order = np.argsort(activity.start, kind="stable")
     for device, places in groups(event["device"][order]):

@@ -67,13 +67,14 @@ def parse(to: str) -> tuple[str, int | None]:
 def alignment(
     known: Known, workers: Sequence[int], to: str, at: int | None = None, event: int | None = None
 ) -> Alignment:
-    """Return the shift of each worker. Without a number, the step is the last that begins at a time or before, the
-    collective that of an event, or the first that ends at a time or later. Raises Trouble where there is none."""
+    """Return the shift of each worker. Without a number, or with a time and a number that no rank has, the step is the
+    last that begins at the time or before, the collective that of an event, or the first that ends at the time or
+    later. Raises Trouble where there is none."""
     by, number = parse(to)
     numbers, times = rank_moments.numbers(known.moments)
     if not len(numbers):
         raise Trouble("missing", _NONE[by], "to")
-    if number is None:
+    if number is None or (at is not None and number not in numbers):
         number = _nearest(known, by, numbers, times, at, event)
     ranks = {rank.worker: rank for rank in rank_moments.ranks(known.moments, number)}
     if not ranks:

@@ -9,6 +9,7 @@ process.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -92,7 +93,9 @@ def _send(out: BinaryIO, result: Any) -> None:
 
 
 def _resident() -> int:
-    """Return the bytes of memory that this process holds; 0 if unknown."""
+    """Return the bytes of memory that this process needs, after it has given back the rest; 0 if unknown."""
+    with suppress(AttributeError, OSError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

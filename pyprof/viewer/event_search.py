@@ -24,7 +24,7 @@ from pyprof.timeline.stored import Place
 from pyprof.viewer.filters import Condition, digits_of, parse, text_test
 from pyprof.viewer.models import EventHit, EventHits, SearchHits, TrackHits
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.timeline import shown
+from pyprof.viewer.timeline import texts_by_number
 
 _MAX_HITS = 2_000_000  # hits that are kept: 80 MB
 _TICKS = 20_000  # of an answer
@@ -309,11 +309,11 @@ def _name_ranks(store: Store, hits: Hits) -> Ints:
     """Return for each hit the rank of its name among those of all, as they are shown."""
     tables = {track.id: _TEXTS.get(track.kind, "string") for track in stored.places(store, None)}
     pairs, place = np.unique(hits.track.astype(np.int64) << 32 | hits.name, return_inverse=True)
-    wanted: dict[str, set[int]] = {}
+    by_table: dict[str, set[int]] = {}
     keys = [(tables[pair >> 32], pair & 0xFFFFFFFF) for pair in pairs.tolist()]
     for table, number in keys:
-        wanted.setdefault(table, set()).add(number)
-    texts = {table: shown(store, table, sorted(numbers)) for table, numbers in wanted.items()}
+        by_table.setdefault(table, set()).add(number)
+    texts = {table: texts_by_number(store, table, sorted(numbers)) for table, numbers in by_table.items()}
     names = [texts[table].get(number, "").casefold() for table, number in keys]
     rank = {name: number for number, name in enumerate(sorted(set(names)))}
     return np.array([rank[name] for name in names], np.int64)[place]
@@ -337,8 +337,8 @@ def page(
         start, end = stretch
         inside = (hits.start < end) & ((hits.end > start) | (hits.start >= start))
         places = places[inside[places]]
-    some = places[offset : offset + limit]
-    return EventHits(total=len(places), offset=offset, hits=_events(hits, some), places=some.tolist())
+    on_page = places[offset : offset + limit]
+    return EventHits(total=len(places), offset=offset, hits=_events(hits, on_page), places=on_page.tolist())
 
 
 def _events(hits: Hits, which: slice | Ints) -> list[EventHit]:

@@ -224,7 +224,7 @@ class Library:
         if running is not None and running.stamp == stamp:
             return
         if running is not None:
-            running.task.cancel()
+            running.kill()
         self._imports[name] = _Import(self, name, source, stamp, target)
 
     def import_ended(self, import_: _Import, trouble: Trouble | None) -> None:
@@ -263,7 +263,7 @@ class Library:
 
     async def close(self) -> None:
         for running in list(self._imports.values()):
-            running.task.cancel()
+            running.kill()
             with suppress(BaseException):
                 await running.task
         for opened in self._opened.values():
@@ -288,19 +288,29 @@ class _Import:
         self.name, self.source, self.stamp, self.target = name, source, stamp, target
         self.progress, self.what = 0.0, "reading"
         self._library = library
+        self._child: Child | None = None
+        self._killed = False
         self.task = asyncio.ensure_future(self._run())
+
+    def kill(self) -> None:
+        """End the child, and the task with it. A task that is cancelled while its child ends would leave it open."""
+        self._killed = True
+        if self._child is not None and self._child.alive:
+            with suppress(ProcessLookupError):
+                self._child.process.kill()
 
     async def _run(self) -> None:
         trouble: Trouble | None = None
-        child = await Child.start(str(self.target))
+        self._child = await Child.start(str(self.target))
         try:
-            path, files = self.source
-            task = {"source": str(path), "target": str(self.target), "files": files}
-            await child.do("import", task, self._update)
+            if not self._killed:
+                path, files = self.source
+                task = {"source": str(path), "target": str(self.target), "files": files}
+                await self._child.do("import", task, self._update)
         except Trouble as error:
             trouble = error
         finally:
-            await child.stop()
+            await self._child.stop()
             self._library.import_ended(self, trouble)
 
     def _update(self, share: float, step: str) -> None:

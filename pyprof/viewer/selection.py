@@ -34,7 +34,7 @@ Key = Literal["type", "operator", "module", "kernel", "kind"]
 
 
 class Grouping(NamedTuple):
-    """How the rows of a table are told apart: by the text that a query gives for each operator or kernel name."""
+    """Grouping of a table: rows are the texts that a query gives for operators or kernel names."""
 
     key: Key
     title: str

@@ -330,6 +330,28 @@ def compare(
     return info | {"base": values[0], "other": values[1], "notes": notes, "steps": steps}, rows
 
 
+@TASKS.register("step_difference")
+def step_difference(
+    session: Session,
+    progress: Progress,
+    aggregation: int,
+    other: str,
+    other_aggregation: int,
+    number: int,
+    other_number: int,
+    worker: int | None,
+    version: str,
+) -> dict[str, Any]:
+    """Return a step of this database and one of another, piece by piece; `version` as for `compare`."""
+    from pyprof.viewer.step_difference import difference
+    from pyprof.viewer.task_context import Session as Other
+
+    second_session = Other(other)
+    with second_session.store.translate_errors():
+        base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
+        return difference(base, second, number, other_number, worker)
+
+
 def _step_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of the report diff that describe a step, for `models.Change`."""
     out = []

@@ -161,21 +161,26 @@ def texts(store: Store, queries: Sequence[str]) -> dict[str, dict[str, str]]:
             )
         if count > _TEXTS:
             raise Trouble("parameter", f"of: more than {_TEXTS} texts; ask for less.", "of")
-        found = shown(store, table, [int(number) for number in numbers])
-        out.setdefault(table, {}).update({str(number): text for number, text in found.items()})
+        named = texts_by_number(store, table, [int(number) for number in numbers])
+        out.setdefault(table, {}).update({str(number): text for number, text in named.items()})
     return out
 
 
-def shown(store: Store, table: str, numbers: Sequence[int]) -> dict[int, str]:
+def texts_by_number(store: Store, table: str, numbers: Sequence[int]) -> dict[int, str]:
     """Return texts by number as they are shown; `table`: string, kernel_name or label."""
     show: Callable[[str], str] = readable if table == "string" else str
     out: dict[int, str] = {}
     for first in range(0, len(numbers), _TEXTS):
-        some = numbers[first : first + _TEXTS]
-        marks = ", ".join("?" * len(some))
-        rows = store.rows(f"select id, {_TABLES[table]} from {table} where id in ({marks})", some)
+        part = numbers[first : first + _TEXTS]
+        marks = ", ".join("?" * len(part))
+        rows = store.rows(f"select id, {_TABLES[table]} from {table} where id in ({marks})", part)
         out.update({number: show(text)[:_LONGEST] for number, text in rows})
     return out
+
+
+def labels(store: Store) -> dict[str, int]:
+    """Return the number of the text of each module and cause."""
+    return {text: number for number, text in store.rows("select id, text from label order by id")}
 
 
 def colors(store: Store, by: str) -> Colors:

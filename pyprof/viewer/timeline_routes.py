@@ -12,11 +12,18 @@ from fastapi.responses import Response, StreamingResponse
 
 from pyprof.timeline.counters import joined
 from pyprof.viewer import alignment, counter_values, event_search, files, models, timeline
+from pyprof.viewer.compare_routes import Side, both_of
 from pyprof.viewer.durations import durations as durations_of
 from pyprof.viewer.flows import flows as flows_of
 from pyprof.viewer.parameters import MOST, Offset, Run, WorkerId
 from pyprof.viewer.problems import Trouble
-from pyprof.viewer.request_context import context_of, known_parameters, run_read, server
+from pyprof.viewer.request_context import (
+    context_of,
+    find_aggregation,
+    known_parameters,
+    run_read,
+    server,
+)
 from pyprof.viewer.selection import Key
 from pyprof.viewer.selection import flame as flame_of
 from pyprof.viewer.selection import selection as selection_of
@@ -146,7 +153,8 @@ async def aligned(
         str,
         Query(
             pattern=r"^(step|collective)(:-?\d{1,15})?$",
-            description="step:NUMBER, collective:NUMBER; without a number, the one that `at` or `event` says.",
+            description="step:NUMBER, collective:NUMBER; without a number, or without one of it, the one that `at` or "
+            "`event` says.",
         ),
     ],
     run: Run = None,
@@ -167,6 +175,41 @@ async def aligned(
     )
     workers = (await tracks(request, run)).workers
     return alignment.alignment(known, [worker.id for worker in workers], to, at, event)
+
+
+_Number = Annotated[int, Query(ge=-MOST, le=MOST)]
+
+
+@router.get("/step_difference")
+async def step_difference(
+    request: Request,
+    other: Side,
+    number: _Number,
+    other_number: _Number,
+    run: Run = None,
+    worker: WorkerId = None,
+) -> models.StepDifference:
+    """A step of a run, the base, and one of another run: what takes longer, and where the base runs it. Operators are
+    matched as by /api/compare; of several ranks, the first whose rank has the step in both is compared."""
+    first, second = await both_of(request, run, other)
+    aggregation = await find_aggregation(request, second, None)
+    answer: models.StepDifference = await first.ask(
+        "step_difference", lambda found: models.StepDifference(**found[0]), aggregation=first.aggregation.id,
+        other=str(second.path), other_aggregation=aggregation.id, number=number, other_number=other_number,
+        worker=worker, version=second.version,
+    )  # fmt: skip
+    return answer
+
+
+@router.get("/labels")
+async def labels(request: Request, other: Side, run: Run = None) -> list[int]:
+    """For each label of another run, by its number, the number that its text has in this run, -1 without one: modules
+    of one name have one color."""
+    first, second = await both_of(request, run, other)
+    own = await run_read(request, first.opened, timeline.labels)
+    texts = await run_read(request, second, timeline.labels)
+    numbers = {number: own.get(text, -1) for text, number in texts.items()}
+    return [numbers.get(number, -1) for number in range(max(numbers, default=-1) + 1)]
 
 
 async def _shifts(request: Request, run: str | None, align: str | None) -> Mapping[int, int]:

@@ -89,6 +89,17 @@ def test_the_nearest_is_chosen(ranks: Asking, saved: Path) -> None:
     assert (number("step"), number("collective")) == (FIRST, 1)
 
 
+def test_a_number_that_no_rank_has_is_the_nearest_to_a_time(ranks: Asking) -> None:
+    """Of another recording that counts differently; a number that there is stays."""
+    time = median([STEPS[1] + CLOCK[rank] + DELAY[rank] for rank in members(1)])
+
+    def number(to: str, **near: int) -> int:
+        return int(ranks.json("/api/timeline/alignment", to=to, **near)["number"])
+
+    assert number("step:99", at=time) == FIRST + 1
+    assert number(f"step:{FIRST}", at=time) == FIRST
+
+
 @pytest.mark.parametrize(
     ("to", "status", "sentence"),
     [

@@ -47,6 +47,7 @@ export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
 export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
+export type StepDifference = Schemas["StepDifference"];
 export type Alignment = Schemas["Alignment"];
 export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
@@ -99,6 +100,8 @@ const FEWER: Record<string, readonly string[]> = {
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
   "timeline/alignment": ["run"],
+  "timeline/step_difference": ["run"],
+  "timeline/labels": ["run"],
   "timeline/selection": ["run", "worker", "align"],
   "timeline/difference": ["run", "worker", "align"],
   "timeline/flame": ["run", "worker", "align"],

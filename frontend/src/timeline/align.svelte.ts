@@ -6,6 +6,8 @@ import { served } from "../lib/profile.svelte";
 import { resource, type Resource } from "../lib/resource.svelte";
 import { place } from "../lib/router.svelte";
 import type { Hit } from "./scene";
+import type { Second } from "./second.svelte";
+import { isOther, ownWorker } from "./sides";
 import { moved, shiftOf, type Shifts, type Window } from "./view";
 
 export type By = "clock" | Alignment["by"];
@@ -17,10 +19,11 @@ export class Ranks {
   /** That there is no step or collective to choose from. */
   problem = $state<string>();
 
-  /** `view`: the window, `selected`: the event whose collective is the first to be chosen. */
+  /** `view`: the window, `selected`: the event whose collective is the first to be chosen, `second`: another recording. */
   constructor(
     private readonly view: () => Window | undefined,
     private readonly selected: () => Hit | undefined,
+    private readonly second: () => Second,
   ) {
     this.answer = resource(() => {
       served.version;
@@ -48,12 +51,15 @@ export class Ranks {
 
   /** Whether it is known by how much ranks move, or that they do not. */
   get ready(): boolean {
-    return !this.to || this.answer.data !== undefined || this.answer.error !== undefined;
+    const own = !this.to || this.answer.data !== undefined || this.answer.error !== undefined;
+    return own && this.second().ready;
   }
 
-  readonly shifts = $derived.by((): Shifts =>
+  private readonly own = $derived.by((): Shifts =>
     this.data ? new Map(this.data.ranks.map(({ worker, shift }) => [worker, shift])) : BY_CLOCK,
   );
+
+  readonly shifts = $derived.by((): Shifts => new Map([...this.own, ...this.second().shifts]));
 
   /** When a record is on the axis. */
   seen(one: Hit): Window {
@@ -68,7 +74,7 @@ export class Ranks {
 
   /** The stretch of the clock that has a window of the axis, whatever the rank. */
   clock({ from, to }: Window): Window {
-    const shifts = this.data ? [...this.shifts.values()] : [0];
+    const shifts = this.data ? [...this.own.values()] : [0];
     return { from: from - Math.max(...shifts), to: to - Math.min(...shifts) };
   }
 
@@ -76,15 +82,15 @@ export class Ranks {
   async choose(by: By): Promise<boolean> {
     this.problem = undefined;
     if (by === "clock") {
-      place.set({ align: undefined });
+      place.set({ align: undefined, other_step: undefined, piece: undefined });
       return true;
     }
     const [window, one] = [this.view(), this.selected()];
-    const event = one?.track.kind === "stream" ? one.id : undefined;
+    const event = one?.track.kind === "stream" && !isOther(one.track.worker) ? one.id : undefined;
     const at = window && Math.round(by === "step" ? (window.from + window.to) / 2 : window.from);
     try {
       const { number } = await get<Alignment>("timeline/alignment", { run: place.get("run"), to: by, at, event });
-      place.set({ align: `${by}:${number}` });
+      place.set({ align: `${by}:${number}`, other_step: undefined, piece: undefined });
       return true;
     } catch (error) {
       this.problem = error instanceof Error ? error.message : String(error);
@@ -101,19 +107,20 @@ export class Ranks {
   /** Go to the step or the collective before or after. */
   walk(direction: "before" | "after"): void {
     const number = this.data?.[direction];
-    if (number != null) place.set({ align: `${this.by}:${number}` }, true);
+    if (number != null) place.set({ align: `${this.by}:${number}`, piece: undefined, ...this.second().walk(direction) }, true);
   }
 
   /** How late a worker is, as its heading says it, and what is behind it. */
   late(worker: number): { text: string; tip: string; missing: boolean } | undefined {
-    const one = this.data?.ranks.find((rank) => rank.worker === worker);
-    if (!one || !this.data) return undefined;
-    if (one.late === null) return { text: `no ${this.data.label}`, tip: `Not moved: it has no ${this.data.label}.`, missing: true };
+    const data = isOther(worker) ? this.second().moment : this.data;
+    const one = data?.ranks.find((rank) => rank.worker === ownWorker(worker));
+    if (!one || !data || data.ranks.length < 2) return undefined;
+    if (one.late === null) return { text: `no ${data.label}`, tip: `Not moved: it has no ${data.label}.`, missing: true };
     const text = one.late === 0 ? "as the median" : `${format.time(Math.abs(one.late))} ${one.late > 0 ? "late" : "early"}`;
     const how =
-      this.data.by === "collective"
+      data.by === "collective"
         ? "against the median rank, by the lengths of their kernels"
-        : this.data.one_clock
+        : data.one_clock
           ? "against the median rank, by the clock"
           : "against the median rank, with the difference of their hosts' clocks";
     return { text, tip: `${format.number(one.late)} ns ${how}; moved by ${format.number(one.shift)} ns`, missing: false };

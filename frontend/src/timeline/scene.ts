@@ -7,7 +7,8 @@ import { Row } from "./raster";
 import { variableOf, type Note } from "./notes";
 import { nearestEdge } from "./snap";
 import type { Shares } from "./shares.svelte";
-import { levelFor, type Store, type Track } from "./store";
+import { levelFor, type Track } from "./store";
+import { extentOf, type Tiles } from "./sides";
 import type { Texts } from "./texts.svelte";
 import { before, type Tile } from "./tiles";
 import { moved, shiftOf, type Shifts, type Window } from "./view";
@@ -46,12 +47,16 @@ export interface Picture {
   colors: Colors | undefined;
   /** Instead of colors: the share of the roofline of each kernel. */
   shares: Shares | undefined;
+  other: Coloring["other"];
+  labels: Coloring["labels"];
   moving: boolean;
   area: Window | undefined;
   /** What the area is compared with. */
   versus: Window | undefined;
   hovered: Hit | undefined;
   selected: Hit | undefined;
+  /** What the selected event is compared with, in the other recording. */
+  partner: Hit | undefined;
   flows: Flows["flows"];
   /** Where the hits of a search are. */
   hits: SearchHits | undefined;
@@ -137,7 +142,7 @@ export class Scene {
   constructor(
     private readonly lanes: HTMLCanvasElement,
     private readonly marks: HTMLCanvasElement,
-    readonly store: Store,
+    readonly store: Tiles,
     private readonly texts: Texts,
   ) {
     this.inks = new Inks(getComputedStyle(document.documentElement));
@@ -191,7 +196,7 @@ export class Scene {
     for (const one of shown) {
       const tiles = this.tiles(one.track, picture, width);
       const window_ = own(picture, one.track);
-      const color = colorOf(one.track, picture, this.inks, (number) => this.texts.get("label", number));
+      const color = colorOf(one.track, picture, this.inks, (number) => this.texts.get("label", number, one.track.worker));
       for (let lane = one.first; lane < one.first + one.lanes; lane++, line++) {
         this.row.clear();
         tiles.forEach((tile, place) => {
@@ -326,6 +331,7 @@ export class Scene {
     const most = largest(picture, one.counter);
     const window_ = own(picture, one.counter);
     const scale = width / (window_.to - window_.from);
+    const extent = extentOf(picture.timeline, one.counter.worker);
     const ink = css(this.inks.of(one.counter.unit === "B" ? "--c-memory" : one.counter.unit === "%" ? "--c-compute" : "--c-communication"));
     values.forEach((value, i) => {
       const from = data.start + i * data.width;
@@ -334,7 +340,7 @@ export class Scene {
       if (right <= left) return;
       const filled = Math.round(height * Math.min((value ?? 0) / (most || 1), 1));
       this.fill(target, [left, top + height - filled, right - left, filled], ink, ratio);
-      const inside = from + data.width > picture.timeline.start && from < picture.timeline.end;
+      const inside = from + data.width > extent.from && from < extent.to;
       const share = unknown[i] ?? (one.counter.unit === "B" && value === null && inside ? 100 : 0);
       const part = Math.min(Math.round((height * share) / 100), height - filled);
       this.fill(target, [left, top + height - filled - part, right - left, part], HATCH, ratio);
@@ -453,7 +459,7 @@ export class Scene {
     target.font = `${font}px ${family}`;
     target.textBaseline = "middle";
     for (const [ink, one, top, scale] of labels) {
-      const whole = this.texts.get(TABLE[one.track.kind], one.name);
+      const whole = this.texts.get(TABLE[one.track.kind], one.name, one.track.worker);
       if (!whole) continue;
       const text = one.track.kind === "module" ? whole.slice(whole.lastIndexOf(".") + 1) : whole;
       const { from } = own(picture, one.track);
@@ -503,6 +509,7 @@ export class Scene {
     this.tick(target, picture, ratio, shown, x);
     for (const [one, strong] of [
       [picture.hovered, false],
+      [picture.partner, true],
       [picture.selected, true],
     ] as const) {
       if (!one) continue;
@@ -717,7 +724,7 @@ export class Scene {
 
   private ink(one: Hit, coloring: Coloring): number {
     const tile = { id: [one.id], name: [one.name], operator: [one.operator] } as unknown as Tile;
-    return colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number))(tile, 0);
+    return colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number, one.track.worker))(tile, 0);
   }
 
   /** How busy the tracks are over the whole run, in one row: streams, or the outermost ranges where there are none. */

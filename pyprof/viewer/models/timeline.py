@@ -115,6 +115,67 @@ class Alignment(Model):
     ranks: list[RankOffset]
 
 
+class ComparedStep(Model):
+    """A step of one of two recordings. `time`: device time of its executions; `kind`: what its ids of events are of."""
+
+    number: int
+    worker: int
+    worker_name: str
+    start: int
+    end: int
+    time: int
+    executions: int
+    kind: Literal["launch", "range"]
+
+
+class StepRow(Model):
+    """Device times (ns) of an operator, or of a module in a direction, in the step of two recordings, null where it has
+    no execution."""
+
+    name: str
+    module: str | None
+    shapes: str | None
+    direction: str | None
+    matched_by: str | None = Field(
+        description="As in the report diff; null if only one has it, and of modules."
+    )
+    base: int | None
+    other: int | None
+    base_calls: int
+    other_calls: int
+
+
+class StepLane(Model):
+    """Pieces of a step in the order of their starts: where they are, their device times (ns), the longest event of
+    each, and the number of the row.
+
+    `module`: consecutive executions of a module in a direction; `operator`: executions; both where the base runs them;
+    `only`: what has no place in the base, where the other runs it."""
+
+    key: Literal["module", "operator", "only"]
+    start: list[int]
+    end: list[int]
+    base: list[int | None]
+    other: list[int | None]
+    base_event: list[int | None]
+    other_event: list[int | None]
+    row: list[int]
+    left_out: int = Field(description="Pieces of the least differences, beyond 20,000.")
+
+
+class StepDifference(Model):
+    """A step in two recordings. `delta`: device time of the other minus that of the base, which the rows of each table
+    add up to."""
+
+    base: ComparedStep
+    other: ComparedStep
+    delta: int
+    notes: list[str]
+    operators: list[StepRow]
+    modules: list[StepRow]
+    lanes: list[StepLane]
+
+
 class ColorGroup(Model):
     """Events of one color."""
 

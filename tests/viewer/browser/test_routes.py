@@ -58,6 +58,19 @@ def test_every_view(request: pytest.FixtureRequest, opened: Open, server: str):
         assert not problems, f"{view}: {problems}"
 
 
+def test_no_view_asks_a_question_twice(opened: Open):
+    """Each view in a tab of its own, which knows no answers."""
+    for view in VIEWS:
+        page = opened()
+        asked: list[str] = []
+        page.tab.on("request", lambda request, asked=asked: asked.append(request.url))
+        name, _, query = view.partition("?")
+        page.go(name, **dict([query.split("=")] if query else []))
+        questions = [url for url in asked if "/api/" in url]
+        assert questions or name == "help", view
+        assert sorted(set(questions)) == sorted(questions), view
+
+
 def _problems(page: Page, themes: tuple[str, ...]) -> list[str]:
     """What is wrong with the view that is shown."""
     problems = page.find("[data-note=error]").all_inner_texts()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of the time of each step: phases of the training, waits for data, and the causes of idle time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyprof.analysis.device_steps import Steps
+from pyprof.analysis.idle_gaps import CAUSES, gaps
+from pyprof.analysis.partition import Union, partition
+from pyprof.analysis.source import Source
+from pyprof.analysis.timeline import Activity
+from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Ints
+
+# In the order of their priority: recomputation runs within a backward.
+PHASES = {"recompute": RECOMPUTE, "optimizer": OPTIMIZER, "backward": BACKWARD, "forward": FORWARD}
+IDLE = {cause.replace(" ", "_").replace("-", "_"): cause for cause in CAUSES}
+
+
+def phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
+    """Return the ns of each step of a worker in PHASES, "no_phase", "dataloader", IDLE and "other", which add up to its
+    length. Without a GPU, operators that load a batch belong to the wait for it."""
+    key = "phases", source.aggregation.id, activity.worker
+    return source.store.cached(key, lambda: _phases(source, activity, steps), small=True)
+
+
+def _phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
+    phase, start, end = activity.phases(source.gpu)
+    classes = {name: Union(start[phase == code], end[phase == code]) for name, code in PHASES.items()}
+    classes["no_phase"] = Union(start, end)
+    del phase, start, end
+    empty = Union(*np.empty((2, 0), np.int64))
+    if source.gpu:
+        idle = gaps(activity, None, *steps.window) if len(steps.start) else {}
+        classes["dataloader"] = activity.dataloader
+        for name, cause in IDLE.items():
+            classes[name] = Union(*idle.pop(cause)) if cause in idle else empty
+    else:
+        classes = {"dataloader": activity.dataloader} | classes | dict.fromkeys(IDLE, empty)
+    return split(activity, steps, classes)
+
+
+def split(activity: Activity, steps: Steps, classes: dict[str, Union]) -> dict[str, Ints]:
+    """Return the partition of each step in classes by priority, and the remainder; pauses of the recording are not part
+    of it."""
+    lengths = partition([activity.paused, *classes.values()], steps.start, steps.end)
+    return dict(zip((*classes, "other"), lengths[1:]))
