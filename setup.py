@@ -75,8 +75,11 @@ setup(
     extras_require={
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
+        "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
+        "notebook": ["ipython>=8.15"],
         "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
+        "transformers": ["transformers>=4.41"],
         "viewer": VIEWER,
     },
     entry_points={

@@ -58,15 +58,18 @@ STANDS_ON = {
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "analysis", "reports"},
     "query": CORE | {"store", "reports"},
-    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query"},
+    "session": CORE | {
+        "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "overview",
+        "integrations.notebook_frame", "integrations.notebook_progress",
+    },
     "gate": CORE | {"__init__", "analysis", "reports"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
     "estimation": CORE | {"prof", "capture"},
     "module_totals": CORE | {"prof", "capture", "estimation"},
     "integrations": CORE | {
-        "__init__", "parse", "session", "query", "overview", "reports", "rules", "timeline", "viewer", "analysis",
-        "gate",
+        "__init__", "capture", "parse", "session", "query", "overview", "reports", "rules", "timeline", "viewer",
+        "analysis", "gate",
     },
     "dlprof": CORE | {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
@@ -80,7 +83,7 @@ STANDS_ON = {
         "prof", "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
-    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart"},
+    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook"},
     "__main__": {"commands"},
 }  # fmt: skip
 # Scripts that people run by path: they start a command, and nothing imports them.
