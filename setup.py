@@ -76,6 +76,7 @@ setup(
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
         "mcp": ["mcp>=2", "pydantic>=2"],
+        "tui": ["textual>=8", "pydantic>=2"],
         "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
         "viewer": VIEWER,
     },
