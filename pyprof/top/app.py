@@ -53,7 +53,8 @@ class Reading(ModalScreen[None]):
     ]
     DEFAULT_CSS = """
     Reading { align: center middle; }
-    Reading > VerticalScroll { width: 100%; height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; background: $surface; }
+    Reading > VerticalScroll { width: 100%; height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    Reading > VerticalScroll { background: $surface; }
     #note { height: auto; max-height: 6; padding: 0 1; }
     #reading { width: auto; min-width: 100%; height: auto; }
     """
@@ -93,8 +94,9 @@ class Top(App[None]):
     TabbedContent, ContentSwitcher, TabPane { height: 1fr; padding: 0; }
     Grid { height: 1fr; }
     #overview-text { height: auto; padding: 0 1; }
-    #advice { height: auto; max-height: 9; padding: 0 1; border-top: solid $primary; }
-    #status { height: auto; min-height: 1; max-height: 6; padding: 0 1; }
+    #advice { height: 9; padding: 0 1; border-top: solid $primary; }
+    #status { height: 1; padding: 0 1; }
+    #status.long { height: auto; max-height: 6; }
     #filter { display: none; height: 1; border: none; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -112,6 +114,7 @@ class Top(App[None]):
 
     def __init__(self, source: Source, path: str, page: str):
         super().__init__()
+        self.animation_level = "none"
         self._source, self._path, self._page = source, path, page
         self._desk = Desk(source.store)
         self._sheets: dict[str, Sheet] = {}
@@ -187,7 +190,9 @@ class Top(App[None]):
     def _overview(self) -> pages.Summary:
         source = self._source
         facts = figures(source, self._judged())
-        return pages.Summary(facts, headline(facts.step, facts.best, late_rank(source)), missing(source.store))
+        return pages.Summary(
+            facts, headline(facts.step, facts.best, late_rank(source)), missing(source.store)
+        )
 
     def _judged(self) -> list[Outcome]:
         """Return the outcomes of the rules, which two tabs show; on the desk's thread."""
@@ -235,8 +240,13 @@ class Top(App[None]):
 
     # --- the line below the table
 
-    def _say(self, text: str) -> None:
-        self.query_one("#status", Static).update(Text(shorten(visible(text), self.size.width - 2, 0.7)))
+    def _say(self, text: str, whole: bool = False) -> None:
+        """Say something on one line, or `whole` on several."""
+        status = self.query_one("#status", Static)
+        before = status.has_class("long")
+        status.set_class(whole, "long")
+        shown = visible(text) if whole else shorten(visible(text), self.size.width - 2, 0.7)
+        status.update(Text(shown), layout=whole or before)
 
     @on(Grid.Moved)
     def _describe(self) -> None:
@@ -259,7 +269,7 @@ class Top(App[None]):
             text = Text()
             if found is not None:
                 text.append(f"{visible(found.problem)}\n", pages.BOLD).append(visible(found.advice))
-            self.query_one("#advice", Static).update(text)
+            self.query_one("#advice", Static).update(text, layout=False)
 
     # --- keys
 
@@ -364,8 +374,10 @@ class Top(App[None]):
             link = address(self._page, place.view, **place.parameters)
             if link not in self.addresses:
                 self.addresses.append(link)
-            where = self.screen if isinstance(self.screen, Reading) else self
-            where.query_one("#note" if where is self.screen else "#status", Static).update(Text(link))
+            if isinstance(self.screen, Reading):
+                self.screen.query_one("#note", Static).update(Text(link))
+            else:
+                self._say(link, whole=True)
 
     def action_help(self) -> None:
         grid = self.grid

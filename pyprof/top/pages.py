@@ -94,7 +94,9 @@ class Page(NamedTuple):
 def of_details(details: Details, scale: str) -> Page:
     """Return details as the drawer of the page has them."""
     stack = "\n".join(f"{frame.file}:{frame.line}" if frame.line else frame.file for frame in details.stack)
-    partners = [(partner.relation.capitalize(), f"{partner.title} ({partner.id})") for partner in details.partners]
+    partners = [
+        (partner.relation.capitalize(), f"{partner.title} ({partner.id})") for partner in details.partners
+    ]
     tables = []
     for table in details.tables:
         columns = [
@@ -110,10 +112,7 @@ def of_details(details: Details, scale: str) -> Page:
     return Page(
         details.title,
         details.subtitle,
-        [
-            (_plain(one.heading, one.unit), cells.cell(one.value, one.unit, scale))
-            for one in details.figures
-        ],
+        [(_plain(one.heading, one.unit), cells.cell(one.value, one.unit, scale)) for one in details.figures],
         [*((text.heading, text.value) for text in details.texts), *partners, ("Stack Trace", stack)],
         tables,
     )

@@ -75,15 +75,14 @@ class Sheet:
         self.shown = tuple(one for one in shown if (one.of or one.key) not in empty)
         self.columns = {column.key: column for column in frame.columns}
         self.note = "" if complete else f"the first {frame.rows:,} rows"
-        self._totals = {
-            one.of: frame.total(one.of, np.arange(frame.rows))[0] for one in self.shown if one.of
-        }
+        self._totals = {one.of: frame.total(one.of, np.arange(frame.rows))[0] for one in self.shown if one.of}
         self.state = self.select("", sort)
 
     @property
     def total(self) -> int:
         """Number of rows before any filter."""
-        return self.frame.rows
+        rows: int = self.frame.rows
+        return rows
 
     def select(self, text: str, sort: str) -> Selected:
         """Return the rows that pass a filter, in order. Raises Trouble for a wrong filter."""
@@ -200,7 +199,9 @@ def _operator(values: Values) -> Place:
     return Place("operators", {"d": f"op:{id}"}, ("op", id))
 
 
-def _filtered(view: str, table: str, keys: tuple[str, ...], more: dict[str, str]) -> Callable[[Values], Place]:
+def _filtered(
+    view: str, table: str, keys: tuple[str, ...], more: dict[str, str]
+) -> Callable[[Values], Place]:
     """Return the place of a row in a table of the page: filtered by what identifies it."""
 
     def place(values: Values) -> Place:
@@ -212,12 +213,16 @@ def _filtered(view: str, table: str, keys: tuple[str, ...], more: dict[str, str]
     return place
 
 
-def _sheet(source: Source, report: Report, shown: tuple[Shown, ...], place: Callable[[Values], Place]) -> Sheet:
+def _sheet(
+    source: Source, report: Report, shown: tuple[Shown, ...], place: Callable[[Values], Place]
+) -> Sheet:
     answer, table = report_table(report, source)
     frame = Frame(table, report.columns)
     sort = report.view.sort
     if sort.lstrip("-") in frame.empty():  # no device: by time on the host
-        sort = next((f"-{one.key}" for one in shown if one.key in _HOST and one.key in table.column_names), "")
+        sort = next(
+            (f"-{one.key}" for one in shown if one.key in _HOST and one.key in table.column_names), ""
+        )
     return Sheet(frame, shown, place, sort, report.nothing, answer["complete"])
 
 
@@ -266,9 +271,7 @@ def by_type(source: Source) -> Sheet:
         Shown("type", "Type"), Shown("calls", "Calls"), *_times(source, "gpu", "cpu"), Shown("tc", "TC"),
         Shown("ops", "Ops"),
     )  # fmt: skip
-    return _sheet(
-        source, find("op_type"), shown, _filtered("operators", "types", ("type",), {"by": "type"})
-    )
+    return _sheet(source, find("op_type"), shown, _filtered("operators", "types", ("type",), {"by": "type"}))
 
 
 def by_name(source: Source) -> Sheet:
@@ -283,8 +286,8 @@ def by_name(source: Source) -> Sheet:
 def kernels(source: Source) -> Sheet:
     """Kernels by name."""
     shown = (
-        Shown("name", "Kernel", spelled=short_name), Shown("calls", "Calls"), Shown("total_ns", "Total"), Shown(SHARE, "Share", "total_ns"),
-        Shown("mean_ns", "Mean"), Shown("tc", "TC"), Shown("bound", "Bound"), Shown("efficiency", "Eff."),
+        Shown("name", "Kernel", spelled=short_name), Shown("calls", "Calls"), Shown("total_ns", "Total"),
+        Shown(SHARE, "Share", "total_ns"), Shown("mean_ns", "Mean"), Shown("tc", "TC"), Shown("bound", "Bound"), Shown("efficiency", "Eff."),
         Shown("max_ns", "Max"),
     )  # fmt: skip
 
