@@ -98,7 +98,7 @@ class Terminal:
         assert grid is not None
         assert grid.sheet is not None
         rows = grid.sheet.state.rows[: len(self.rows)]
-        shown = zip(grid.sheet.shown, grid.sheet.cells(rows, grid.scale))
+        shown = zip(grid.sheet.fields, grid.sheet.cells(rows, grid.scale))
         return {one.heading: texts for one, texts in shown}
 
 
@@ -153,28 +153,26 @@ def test_the_overview_is_that_of_the_report(prof: session.Profile) -> None:
     drive(prof, steps)
 
 
-# Tab, key of its grouping -> report, options, name, columns of the screen with the report's.
+# Keys, report, column of the names, columns of the screen with the report's.
 TABLES = [
-    ("3b", "detail", {}, "name", {"Calls": "calls", "Device": "gpu", "Host": "cpu", "TC": "using_tc", "Bound": "bound"}),
-    ("3bb", "op_type", {}, "type", {"Calls": "calls", "Device": "gpu", "Host": "cpu", "TC": "tc", "Ops": "ops"}),
-    ("3bbb", "operator", {}, "name", {"Calls": "calls", "Device": "device_self_ns", "Host": "host_self_ns", "TC": "tc_self"}),
-    ("4", "kernel_summary", {}, "name", {"Calls": "calls", "Total": "total_ns", "Mean": "mean_ns", "Bound": "bound"}),
-    ("5", "idle", {}, "cause", {"Total": "total_ns", "Share": "share", "Count": "count", "Longest": "longest_ns"}),
-    ("6", "source_line", {}, "line", {"Device": "device_self_ns", "Host": "host_self_ns", "Calls": "calls"}),
+    ("3b", "detail", "name", {"Calls": "calls", "Device": "gpu", "Host": "cpu", "TC": "using_tc", "Bound": "bound"}),
+    ("3bb", "op_type", "type", {"Calls": "calls", "Device": "gpu", "Host": "cpu", "TC": "tc", "Ops": "ops"}),
+    ("3bbb", "operator", "name", {"Calls": "calls", "Device": "device_self_ns", "TC": "tc_self"}),
+    ("4", "kernel_summary", "name", {"Calls": "calls", "Total": "total_ns", "Mean": "mean_ns", "Bound": "bound"}),
+    ("5", "idle", "cause", {"Total": "total_ns", "Share": "share", "Count": "count", "Longest": "longest_ns"}),
+    ("6", "source_line", "line", {"Device": "device_self_ns", "Host": "host_self_ns", "Calls": "calls"}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("keys", "report", "options", "name", "columns"), TABLES, ids=[row[1] for row in TABLES]
-)
+@pytest.mark.parametrize(("keys", "report", "name", "columns"), TABLES, ids=[row[1] for row in TABLES])
 def test_the_figures_on_the_screen_are_those_of_the_report(
-    prof: session.Profile, keys: str, report: str, options: dict[str, str], name: str, columns: dict[str, str]
+    prof: session.Profile, keys: str, report: str, name: str, columns: dict[str, str]
 ) -> None:
-    table = prof.report(report, **options)
+    table = prof.report(report)
     sort = find(report).view.sort.lstrip("-")
     table = table.sort_values(sort, ascending=False, kind="stable").astype(object).where(table.notna(), None)
     described = {column.key: column for column in find(report).columns}
-    shown = [short_name(text) if report == "kernel_summary" else text or "(none)" for text in table[name]]
+    names = [short_name(text) if report == "kernel_summary" else text or "(none)" for text in table[name]]
 
     async def steps(terminal: Terminal) -> None:
         screen = await terminal.press(*keys)
@@ -187,7 +185,7 @@ def test_the_figures_on_the_screen_are_those_of_the_report(
                 values = table[column.key][:rows]
                 wanted = [unknown if value is None else cell(value, column.unit) for value in values]
                 assert texts == wanted, heading
-        assert next(iter(terminal.columns.values())) == shown[:rows]
+        assert next(iter(terminal.columns.values())) == names[:rows]
         if (time := {"gpu", "device_self_ns", "total_ns"} & set(columns.values())) and report != "idle":
             (key,) = time
             first = percent(table[key].iloc[0] / table[key].sum())

@@ -221,7 +221,7 @@ class Top(App[None]):
     @work(group="tables")
     async def _make(self, tab: str, name: str) -> None:
         if name == "findings":
-            sheet = await self._sheet(tab, lambda: sheets.found(self._source, self._judged()))
+            sheet = await self._sheet(tab, lambda: sheets.finding_sheet(self._source, self._judged()))
         else:
             make = sheets.OPERATORS.get(name) or sheets.SHEETS[name]
             sheet = await self._sheet(tab, lambda: make(self._source))
@@ -245,8 +245,8 @@ class Top(App[None]):
         status = self.query_one("#status", Static)
         before = status.has_class("long")
         status.set_class(whole, "long")
-        shown = visible(text) if whole else shorten(visible(text), self.size.width - 2, 0.7)
-        status.update(Text(shown), layout=whole or before)
+        line = visible(text) if whole else shorten(visible(text), self.size.width - 2, 0.7)
+        status.update(Text(line), layout=whole or before)
 
     @on(Grid.Moved)
     def _describe(self) -> None:
@@ -265,10 +265,10 @@ class Top(App[None]):
         self._say(", ".join(parts))
         if isinstance(sheet, sheets.FindingSheet):
             row = grid.row
-            found = None if row is None else sheet.insights.expert[row]
+            finding = None if row is None else sheet.insights.expert[row]
             text = Text()
-            if found is not None:
-                text.append(f"{visible(found.problem)}\n", pages.BOLD).append(visible(found.advice))
+            if finding is not None:
+                text.append(f"{visible(finding.problem)}\n", pages.BOLD).append(visible(finding.advice))
             self.query_one("#advice", Static).update(text, layout=False)
 
     # --- keys

@@ -90,10 +90,10 @@ def _grown(columns: Sequence[Column], sizes: list[int], width: int) -> list[int]
     """Give the room of a column that was left out to texts, from left to right."""
     room = width - sum(sizes) - GAP * (len(sizes) - 1)
     for at, column in enumerate(columns[: len(sizes)]):
-        wanted = max(cell_len(column.heading), *map(cell_len, column.cells), 0) - sizes[at]
-        if column.head is not None and wanted > 0 < room:
-            sizes[at] += min(wanted, room)
-            room -= min(wanted, room)
+        missing = max(cell_len(column.heading), *map(cell_len, column.cells), 0) - sizes[at]
+        if column.head is not None and missing > 0 < room:
+            sizes[at] += min(missing, room)
+            room -= min(missing, room)
     return sizes
 
 

@@ -103,10 +103,10 @@ class Grid(ScrollView, can_focus=True):
             return self._drawn[1]
         rows = sheet.state.rows[low : low + room]
         columns = self._columns(sheet, sheet.cells(rows, self.scale))
-        kept = (id(sheet), width, self.scale, sheet.state.text)
-        least = self._widths[1] if self._widths[0] == kept else []
+        arrangement = (id(sheet), width, self.scale, sheet.state.text)
+        least = self._widths[1] if self._widths[0] == arrangement else []
         sizes = cells.widths(columns, width - _MARK, least)
-        self._widths = (kept, sizes)
+        self._widths = (arrangement, sizes)
         out = ["  " + cells.line(columns, sizes, None)]
         for number in range(len(rows)):
             mark = "> " if low + number == sheet.cursor else "  "
@@ -119,7 +119,7 @@ class Grid(ScrollView, can_focus=True):
     def _columns(self, sheet: Sheet, texts: list[list[str]]) -> list[cells.Column]:
         sort = sheet.state.sort
         columns = []
-        for one, column in zip(sheet.shown, texts):
+        for one, column in zip(sheet.fields, texts):
             arrow = {one.key: " ▴", f"-{one.key}": " ▾"}.get(sort, "") if one.of is None else ""
             columns.append(cells.Column(one.heading + arrow, column, sheet.head(one)))
         return columns

@@ -29,7 +29,7 @@ _PARTS = {
 
 
 class Summary(NamedTuple):
-    """What the overview shows. `headline`: sentences; `missing`: what the recording lacks, empty if nothing."""
+    """Content of the overview. `headline`: sentences; `missing`: what the recording lacks, empty if nothing."""
 
     figures: Figures
     headline: str

@@ -32,7 +32,7 @@ Values = Mapping[str, Any]
 SHARE = "share"
 
 
-class Shown(NamedTuple):
+class Field(NamedTuple):
     """A column on the screen. `of`: the share of this column's sum. `head`: of a text that does not fit, the share of
     the kept characters before the gap; `spelled`: how texts are shown."""
 
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the page shows a row: a view and its parameters. `item`: kind and id of what it has details of."""
+    """The place of a row on the page: a view and its parameters. `item`: kind and id of what the page describes."""
 
     view: str
     parameters: dict[str, str]
@@ -67,15 +67,17 @@ class Sheet:
     cursor = 0
 
     def __init__(
-        self, frame: Frame, shown: tuple[Shown, ...], place: Callable[[Values], Place], sort: str = "",
+        self, frame: Frame, fields: tuple[Field, ...], place: Callable[[Values], Place], sort: str = "",
         nothing: str = "", complete: bool = True,
     ):  # fmt: skip
         empty = {key for key in frame.empty() if frame.rows}
         self.frame, self.place, self.nothing = frame, place, nothing
-        self.shown = tuple(one for one in shown if (one.of or one.key) not in empty)
+        self.fields = tuple(one for one in fields if (one.of or one.key) not in empty)
         self.columns = {column.key: column for column in frame.columns}
         self.note = "" if complete else f"the first {frame.rows:,} rows"
-        self._totals = {one.of: frame.total(one.of, np.arange(frame.rows))[0] for one in self.shown if one.of}
+        self._totals = {
+            one.of: frame.total(one.of, np.arange(frame.rows))[0] for one in self.fields if one.of
+        }
         self.state = self.select("", sort)
 
     @property
@@ -90,8 +92,8 @@ class Sheet:
         return Selected(text, sort, self.frame.select(search, filters, sort or None))
 
     def next_order(self) -> str:
-        """Return the order by the next column shown: texts from the beginning, numbers the largest first."""
-        keys = [one.key for one in self.shown if one.of is None]
+        """Return the order by the next column fields: texts from the beginning, numbers the largest first."""
+        keys = [one.key for one in self.fields if one.of is None]
         now = self.state.sort.lstrip("-")
         key = keys[(keys.index(now) + 1) % len(keys)] if now in keys else keys[0]
         return key if self.columns[key].kind is str else f"-{key}"
@@ -110,19 +112,19 @@ class Sheet:
     def cells(self, rows: Ints, scale: str) -> list[list[str]]:
         """Return the texts of rows, column by column; times in the unit `scale`."""
         values = [dict(zip(self.columns, cells)) for cells in self.frame.cells(rows)]
-        return [[self._cell(one, row, scale) for row in values] for one in self.shown]
+        return [[self._cell(one, row, scale) for row in values] for one in self.fields]
 
-    def _cell(self, one: Shown, row: Values, scale: str) -> str:
+    def _cell(self, one: Field, row: Values, scale: str) -> str:
         if one.of is not None:
             return cell(_share(row[one.of], self._totals[one.of]), "%")
         value, column = row[one.key], self.columns[one.key]
         if column.kind is not str:
             return cell(value, column.unit, scale)
-        if not value and one is self.shown[0]:
+        if not value and one is self.fields[0]:
             return "(none)"
         return cell(one.spelled(value), "") if value else ""
 
-    def head(self, one: Shown) -> float | None:
+    def head(self, one: Field) -> float | None:
         """Return how a column of texts is shortened; None for numbers."""
         return one.head if one.of is None and self.columns[one.key].kind is str else None
 
@@ -132,7 +134,7 @@ class Sheet:
 
     def title(self, row: int) -> str:
         """Return the name of a row."""
-        return str(self.values(row)[self.shown[0].key] or "")
+        return str(self.values(row)[self.fields[0].key] or "")
 
 
 def _share(part: int | None, whole: int | None) -> float | None:
@@ -142,10 +144,10 @@ def _share(part: int | None, whole: int | None) -> float | None:
 class TreeSheet(Sheet):
     """Groups of the model with the operators in each; groups open and close."""
 
-    def __init__(self, tree: Tree, shown: tuple[Shown, ...], nothing: str):
+    def __init__(self, tree: Tree, fields: tuple[Field, ...], nothing: str):
         self.tree = tree
         self.opened = tree.parent < 0
-        super().__init__(tree.frame, shown, _operator, "", nothing, tree.complete)
+        super().__init__(tree.frame, fields, _operator, "", nothing, tree.complete)
         self._totals = {key: sums.all for key, sums in tree.totals.items()}
 
     def select(self, text: str, sort: str) -> Selected:
@@ -170,7 +172,7 @@ class TreeSheet(Sheet):
         """Return the texts of nodes: names are indented by their level."""
         opened = self.opened if self.state.matching is None else self.state.matching
         out = super().cells(rows, scale)
-        for one, texts in zip(self.shown, out):
+        for one, texts in zip(self.fields, out):
             for number, row in enumerate(rows.tolist()):
                 if one.key == "name":
                     mark = ("▾ " if opened[row] else "▸ ") if self.tree.inside[row] else "  "
@@ -214,26 +216,26 @@ def _filtered(
 
 
 def _sheet(
-    source: Source, report: Report, shown: tuple[Shown, ...], place: Callable[[Values], Place]
+    source: Source, report: Report, fields: tuple[Field, ...], place: Callable[[Values], Place]
 ) -> Sheet:
     answer, table = report_table(report, source)
     frame = Frame(table, report.columns)
     sort = report.view.sort
     if sort.lstrip("-") in frame.empty():  # no device: by time on the host
         sort = next(
-            (f"-{one.key}" for one in shown if one.key in _HOST and one.key in table.column_names), ""
+            (f"-{one.key}" for one in fields if one.key in _HOST and one.key in table.column_names), ""
         )
-    return Sheet(frame, shown, place, sort, report.nothing, answer["complete"])
+    return Sheet(frame, fields, place, sort, report.nothing, answer["complete"])
 
 
 _HOST = ("cpu", "host_self_ns")
 
 
-def _times(source: Source, device: str, host: str) -> tuple[Shown, ...]:
+def _times(source: Source, device: str, host: str) -> tuple[Field, ...]:
     """Return the columns of times: on the device with the share, and on the host, which has the share without a GPU."""
     if source.gpu:
-        return Shown(device, "Device"), Shown(SHARE, "Share", device), Shown(host, "Host")
-    return Shown(host, "Host"), Shown(SHARE, "Share", host)
+        return Field(device, "Device"), Field(SHARE, "Share", device), Field(host, "Host")
+    return Field(host, "Host"), Field(SHARE, "Share", host)
 
 
 def by_module(source: Source) -> Sheet:
@@ -249,75 +251,76 @@ def by_module(source: Source) -> Sheet:
     ]
     table = table.append_column("bound", pa.array(cells, pa.string()))
     tree = Tree((info, table), "groups", tuple(column for column in needed if column.key == "bound"))
-    shown = (
-        Shown("name", "Name"), Shown("calls", "Calls"), *_times(source, "gpu", "cpu"), Shown("tc", "TC"),
-        Shown("bound", "Bound"),
+    fields = (
+        Field("name", "Name"), Field("calls", "Calls"), *_times(source, "gpu", "cpu"), Field("tc", "TC"),
+        Field("bound", "Bound"),
     )  # fmt: skip
-    return TreeSheet(tree, shown, detail.nothing)
+    return TreeSheet(tree, fields, detail.nothing)
 
 
 def by_place(source: Source) -> Sheet:
     """Operators one by one."""
-    shown = (
-        Shown("name", "Operator"), Shown("calls", "Calls"), *_times(source, "gpu", "cpu"), Shown("using_tc", "TC"),
-        Shown("bound", "Bound"), Shown("op_id", "Op ID"),
+    fields = (
+        Field("name", "Operator"), Field("calls", "Calls"), *_times(source, "gpu", "cpu"), Field("using_tc", "TC"),
+        Field("bound", "Bound"), Field("op_id", "Op ID"),
     )  # fmt: skip
-    return _sheet(source, find("detail"), shown, _operator)
+    return _sheet(source, find("detail"), fields, _operator)
 
 
 def by_type(source: Source) -> Sheet:
     """Operators by type of operation."""
-    shown = (
-        Shown("type", "Type"), Shown("calls", "Calls"), *_times(source, "gpu", "cpu"), Shown("tc", "TC"),
-        Shown("ops", "Ops"),
+    fields = (
+        Field("type", "Type"), Field("calls", "Calls"), *_times(source, "gpu", "cpu"), Field("tc", "TC"),
+        Field("ops", "Ops"),
     )  # fmt: skip
-    return _sheet(source, find("op_type"), shown, _filtered("operators", "types", ("type",), {"by": "type"}))
+    return _sheet(source, find("op_type"), fields, _filtered("operators", "types", ("type",), {"by": "type"}))
 
 
 def by_name(source: Source) -> Sheet:
     """Operators by name."""
-    shown = (
-        Shown("name", "Name"), Shown("calls", "Calls"), *_times(source, "device_self_ns", "host_self_ns"),
-        Shown("tc_self", "TC"), Shown("bound", "Bound"),
+    fields = (
+        Field("name", "Name"), Field("calls", "Calls"), *_times(source, "device_self_ns", "host_self_ns"),
+        Field("tc_self", "TC"), Field("bound", "Bound"),
     )  # fmt: skip
-    return _sheet(source, find("operator"), shown, _filtered("operators", "operators", ("name",), {}))
+    return _sheet(source, find("operator"), fields, _filtered("operators", "operators", ("name",), {}))
 
 
 def kernels(source: Source) -> Sheet:
     """Kernels by name."""
-    shown = (
-        Shown("name", "Kernel", spelled=short_name), Shown("calls", "Calls"), Shown("total_ns", "Total"),
-        Shown(SHARE, "Share", "total_ns"), Shown("mean_ns", "Mean"), Shown("tc", "TC"), Shown("bound", "Bound"), Shown("efficiency", "Eff."),
-        Shown("max_ns", "Max"),
+    fields = (
+        Field("name", "Kernel", spelled=short_name), Field("calls", "Calls"), Field("total_ns", "Total"),
+        Field(SHARE, "Share", "total_ns"), Field("mean_ns", "Mean"), Field("tc", "TC"),
+        Field("bound", "Bound"), Field("efficiency", "Eff."),
+        Field("max_ns", "Max"),
     )  # fmt: skip
 
     def place(values: Values) -> Place:
         return Place("kernels", {"d": f"kernel:{values['name']}"}, ("kernel", str(values["name"])))
 
-    return _sheet(source, find("kernel_summary"), shown, place)
+    return _sheet(source, find("kernel_summary"), fields, place)
 
 
 def idle(source: Source) -> Sheet:
     """Idle time by cause and place of the host."""
-    shown = (
-        Shown("cause", "Cause"), Shown("total_ns", "Total"), Shown("share", "Share"), Shown("line", "Line", head=0.0),
-        Shown("host", "Host"), Shown("count", "Count"), Shown("longest_ns", "Longest"), Shown("operator", "Operator"),
+    fields = (
+        Field("cause", "Cause"), Field("total_ns", "Total"), Field("share", "Share"), Field("line", "Line", head=0.0),
+        Field("host", "Host"), Field("count", "Count"), Field("longest_ns", "Longest"), Field("operator", "Operator"),
     )  # fmt: skip
     keys = ("cause", "call", "host", "operator")
-    return _sheet(source, find("idle"), shown, _filtered("gpus", "idle", keys, {}))
+    return _sheet(source, find("idle"), fields, _filtered("gpus", "idle", keys, {}))
 
 
 def lines(source: Source) -> Sheet:
     """Source lines of the program."""
-    shown = (
-        Shown("line", "Line", head=0.0), *_times(source, "device_self_ns", "host_self_ns"), Shown("calls", "Calls"),
-        Shown("device_total_ns", "Total"), Shown("host_total_ns", "Host total"), Shown("kernels", "Kernels"),
+    fields = (
+        Field("line", "Line", head=0.0), *_times(source, "device_self_ns", "host_self_ns"), Field("calls", "Calls"),
+        Field("device_total_ns", "Total"), Field("host_total_ns", "Host total"), Field("kernels", "Kernels"),
     )  # fmt: skip
 
     def place(values: Values) -> Place:
         return Place("lines", {"d": f"source:{values['line']}"} if values["line"] else {})
 
-    return _sheet(source, find("source_line"), shown, place)
+    return _sheet(source, find("source_line"), fields, place)
 
 
 _FINDINGS = (
@@ -335,12 +338,12 @@ class FindingSheet(Sheet):
         self.insights = insights
         rows = [(one.saving_per_step, one.share, one.id, one.problem) for one in insights.expert]
         saving = "Saves a step" if insights.cut else "Saves"
-        shown = (
-            Shown("problem", "Problem"), Shown("saving", saving), Shown("share", "Share"), Shown("rule", "Rule")
+        fields = (
+            Field("problem", "Problem"), Field("saving", saving), Field("share", "Share"), Field("rule", "Rule")
         )  # fmt: skip
         evaluated = insights.silent
         super().__init__(
-            from_rows(rows, _FINDINGS), shown, _finding, "", f"No finding ({evaluated} rules could be evaluated)."
+            from_rows(rows, _FINDINGS), fields, _finding, "", f"No finding ({evaluated} rules could be evaluated)."
         )  # fmt: skip
 
 
@@ -348,7 +351,7 @@ def _finding(values: Values) -> Place:
     return Place("overview", {"d": f"finding:{values['rule']}"}, ("finding", str(values["rule"])))
 
 
-def found(source: Source, outcomes: list[Outcome]) -> FindingSheet:
+def finding_sheet(source: Source, outcomes: list[Outcome]) -> FindingSheet:
     """Findings of the rules, the largest saving first."""
     return FindingSheet(findings((judged(source, outcomes), None)))
 
