@@ -25,7 +25,7 @@ from pyprof.overview.figures import figures
 from pyprof.overview.lines import part_name, round_shares
 from pyprof.reports import find
 from pyprof.symbols import short_name
-from pyprof.top import desk, sheets
+from pyprof.top import desk, pages, sheets
 from pyprof.top.app import Top
 from pyprof.top.cells import cell
 from pyprof.units import duration, percent
@@ -73,7 +73,7 @@ class Terminal:
         """Press keys one after another; return the screen afterwards."""
         for key in keys:
             self.app.simulate_key(key)
-            for _ in range(2):
+            for _ in range(1 if key in ("up", "down") else ROUNDS):
                 await self._pilot.pause(0)
                 await self._work()
         return await self.settled()
@@ -151,6 +151,16 @@ def test_the_overview_is_that_of_the_report(prof: session.Profile) -> None:
         )
 
     drive(prof, steps)
+
+
+def test_every_part_of_a_step_has_a_letter_of_its_own() -> None:
+    parts = {
+        column.key.removesuffix("_ns")
+        for column in find("step_time", categories="phase").columns
+        if column.key.endswith("_ns") and column.key != "total_ns"
+    }
+    assert parts == pages._PARTS.keys()
+    assert len({letter for letter, _ in pages._PARTS.values()}) == len(pages._PARTS)
 
 
 # Keys, report, column of the names, columns of the screen with the report's.
