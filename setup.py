@@ -78,6 +78,7 @@ setup(
         "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
         "notebook": ["ipython>=8.15"],
+        "tui": ["textual>=8", "pydantic>=2"],
         "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
         "transformers": ["transformers>=4.41"],
         "viewer": VIEWER,

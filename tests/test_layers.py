@@ -78,9 +78,10 @@ STANDS_ON = {
         "parse", "prof", "store", "analysis", "metrics", "reports", "rules", "render", "export", "session",
         "timeline",
     },
+    "top": CORE | {"store", "analysis", "metrics", "overview", "reports", "rules", "viewer"},
     "commands": CORE | {
         "autostart", "capture", "store", "analysis", "export", "gate", "info", "integrations", "overview", "parse",
-        "prof", "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
+        "prof", "query", "render", "replayable", "reports", "session", "module_totals", "top", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
     "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook"},

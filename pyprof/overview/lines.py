@@ -24,6 +24,7 @@ from pyprof.terminal import visible
 from pyprof.units import duration
 
 MOST = 15
+NOTHING = "Step na: nothing was recorded."
 NARROW = 60
 _PARTS = {
     "forward": "forward", "backward": "backward", "recompute": "recompute", "optimizer": "optimizer",
@@ -45,12 +46,12 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     if overview.verdict:
         return _flight(overview, width, encoding, path)
     fixed = [ledger(overview, width), *_next(overview, path, width, encoding)]
-    step, table = _step(overview, width), _table(overview, width, encoding)
-    table = table[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
-    room = MOST - len(fixed) - len(step) - len(table)
+    step, rows = _step(overview, width), table(overview, width, encoding)
+    rows = rows[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
+    room = MOST - len(fixed) - len(step) - len(rows)
     finding = _wrap(re.sub(r"(?<=\d) ", _SPACE, finding_text(overview, encoding)), width, room)
     blank = [""] if room - len(finding) >= 2 else []
-    return [*step, *blank, *table, *blank, *fixed[:1], *finding, *fixed[1:]]
+    return [*step, *blank, *rows, *blank, *fixed[:1], *finding, *fixed[1:]]
 
 
 def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str]:
@@ -59,14 +60,14 @@ def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str
     verdict = [line for text in overview.verdict for line in _wrap(visible(text, encoding), width, 4)]
     verdict = verdict[: MOST - 1 - len(step) - len(ending)]
     room = MOST - 1 - len(step) - len(ending) - len(verdict)
-    table = _table(overview, width, encoding)[:room] if room > 1 else []
-    return [*verdict, "", *step, *table, *ending]
+    rows = table(overview, width, encoding)[:room] if room > 1 else []
+    return [*verdict, "", *step, *rows, *ending]
 
 
 def _step(overview: Figures, width: int) -> list[str]:
     step = overview.step
     if step.length is None:
-        return ["Step na: nothing was recorded."]
+        return [NOTHING]
     head = counted(step)
     if step.busy is not None:
         busy, idle = round_shares([step.busy, 100 - step.busy])
@@ -133,7 +134,7 @@ class _Column(NamedTuple):
     head: float | None = None
 
 
-def _table(overview: Figures, width: int, encoding: str) -> list[str]:
+def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
     """Return operators and modules side by side: a line of headings, and five of each."""
     columns = [*_operators(overview, width), *_modules(overview, width)]
     height = max(len(column.cells) for column in columns)
