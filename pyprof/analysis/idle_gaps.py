@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -51,13 +52,17 @@ class Causes(NamedTuple):
     end: Ints
 
 
-def within(
-    activity: Activity, device: int | None, low: int, high: int, waits: Waits
-) -> tuple[Ints, Ints, Causes]:
-    """Return the start and end of each gap, clipped to [low, high), and its cause."""
-    idle_times = _gaps_around(activity, device, low, high)
-    causes = causes_of(activity, _recorded(activity, idle_times), waits)
-    return np.maximum(idle_times.start, low), np.minimum(idle_times.end, high), causes
+def recorded(activity: Activity, device: int, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:
+    """Yield the gaps of a device that lie in [low, high) or extend into it, in parts by time, clipped to the recording;
+    and the length in ns of each in [low, high), without pauses in which the recording was read."""
+    every = _gaps_around(activity, device, low, high)
+    for first in range(0, len(every.start), _AT_ONCE):
+        part = Gaps(*(column[first : first + _AT_ONCE] for column in every))
+        begin, end = np.maximum(part.start, low), np.minimum(part.end, high)
+        length = end - begin - activity.paused.within(begin, np.maximum(end, begin))
+        nonempty = np.flatnonzero(length > 0)
+        own = _recorded(activity, part)
+        yield Gaps(*(column[nonempty] for column in own)), length[nonempty]
 
 
 def _gaps_around(activity: Activity, device: int | None, low: int, high: int) -> Gaps:
@@ -94,7 +99,8 @@ def gaps_of(activity: Activity, device: int | None, low: int, high: int) -> Gaps
 
 
 class Waits:
-    """Calls in which a thread waited for the device, without nested ones, by thread and start."""
+    """Calls in which a thread waited for the device, without nested ones, by thread and start. `calls`: their places,
+    ascending."""
 
     def __init__(self, activity: Activity):
         call = activity.call
@@ -109,6 +115,7 @@ class Waits:
             reached = np.maximum.accumulate(end[calls])
             calls = calls[np.r_[True, end[calls][1:] > reached[:-1]]]
             self._threads[number] = start[calls], end[calls], calls
+        self.calls: Ints = np.sort(np.concatenate([waiting[:0], *(one[2] for one in self._threads.values())]))
 
     @staticmethod
     def _blocking(activity: Activity, end: Ints) -> Bools:
