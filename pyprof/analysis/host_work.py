@@ -266,11 +266,11 @@ class Pieces:
     def next(self, executions: Part, ranges: Part, end: int) -> Piece:
         """Return the next piece, of the rows of both sources that start before its end, in ns."""
         function = ranges["kind"] == PYTHON_FUNCTION
-        columns = [ranges[name] for name in ("thread", "value", "start", "length")]
+        columns = Spans(*(ranges[name] for name in Spans._fields))
         begun = (
-            Spans(*(executions[name] for name in ("thread", "value", "start", "length"))),
-            Spans(*columns).take(~function),
-            Spans(*columns).take(function),
+            Spans(*(executions[name] for name in Spans._fields)),
+            columns.take(~function),
+            columns.take(function),
         )
         spans = tuple(_joined([*pair]) for pair in zip(self._open, begun))
         piece = Piece(self._activity, spans, end)  # type: ignore[arg-type]
@@ -280,21 +280,17 @@ class Pieces:
 
 def _executions(activity: Activity) -> Iterator[Part]:
     """Yield the executions of operators."""
-    store = activity.store
-    counted = [number for (number,) in store.rows("select id from operator where unassociated = 0")]
-
-    def select(columns: dict[str, Column]) -> Part:
-        start = columns["start_ns"].values
-        found = {"thread": columns["thread"].values, "value": columns["operator"].values, "start": start}
-        found["length"] = columns["end_ns"].values - start
-        mask = np.isin(found["value"], counted)
+    counted = activity.store.rows("select id from operator where unassociated = 0")
+    names = ("thread", "operator", "start_ns", "end_ns")
+    yield dict.fromkeys(Spans._fields, np.empty(0, np.int64))
+    for columns, start in parts(
+        activity, "op", names if _all_timed(activity) else (*names, "cpu_ns")
+    ):
+        mask = np.isin(columns["operator"].values, [number for (number,) in counted])
         if "cpu_ns" in columns:
             mask &= columns["cpu_ns"].mask()
-        return {name: column[mask] for name, column in found.items()}
-
-    yield dict.fromkeys(("thread", "value", "start", "length"), np.empty(0, np.int64))
-    names = ("thread", "operator", "start_ns", "end_ns")
-    yield from parts(activity, "op", names if _all_timed(activity) else (*names, "cpu_ns"), select)
+        thread, operator, _, end = (columns[name].values for name in names)
+        yield Spans(thread, operator, start, end - start).take(mask)._asdict()
 
 
 def _all_timed(activity: Activity) -> bool:
@@ -310,18 +306,13 @@ def _all_timed(activity: Activity) -> bool:
 
 def _ranges(activity: Activity) -> Iterator[Part]:
     """Yield ranges and Python functions."""
-
-    def select(columns: dict[str, Column]) -> Part:
+    yield dict.fromkeys((*Spans._fields, "kind"), np.empty(0, np.int64))
+    for columns, start in parts(activity, "range", ("thread", "text", "start_ns", "duration_ns", "kind")):
         kind, length = columns["kind"].values, columns["duration_ns"].values
-        mask = (kind == PUSH_POP) | (kind == OPERATOR_EVENT) | ((kind == PYTHON_FUNCTION) & (length >= SHORTEST))
-        found = {
-            "thread": columns["thread"].values, "value": columns["text"].values, "start": columns["start_ns"].values,
-            "length": length, "kind": kind,
-        }  # fmt: skip
-        return {name: column[mask] for name, column in found.items()}
-
-    yield dict.fromkeys(("thread", "value", "start", "length", "kind"), np.empty(0, np.int64))
-    yield from parts(activity, "range", ("thread", "text", "start_ns", "duration_ns", "kind"), select)
+        function = (kind == PYTHON_FUNCTION) & (length >= SHORTEST)
+        mask = (kind == PUSH_POP) | (kind == OPERATOR_EVENT) | function
+        spans = Spans(columns["thread"].values, columns["text"].values, start, length)
+        yield {**spans.take(mask)._asdict(), "kind": kind[mask]}
 
 
 def _by_thread(spans: Spans) -> dict[int, _Intervals]:

@@ -29,18 +29,22 @@ EVER = 1 << 61  # ns, beyond any recording
 
 
 def parts(
-    activity: Activity, table: str, names: Sequence[str], select: Callable[[dict[str, Column]], Part]
-) -> Iterator[Part]:
-    """Yield what `select` makes of columns of a worker's rows of a table, in the order of the ids, which is that of the
-    starts. Raises FormatError for rows in another order."""
+    activity: Activity,
+    table: str,
+    names: Sequence[str],
+    start: Callable[[dict[str, Column]], Ints] = lambda columns: columns["start_ns"].values,
+) -> Iterator[tuple[dict[str, Column], Ints]]:
+    """Yield columns of a worker's rows of a table and their times in ns, in the order of the ids, which is that of the
+    times. Raises FormatError for rows in another order. `start`: returns the times."""
     ids = first_id(activity.worker), first_id(activity.worker + 1)
     last = -EVER
     for columns in activity.store.parts(table, names, *ids):
-        start = columns["start_ns"].values
-        if len(start) and (start[0] < last or (start[1:] < start[:-1]).any()):
-            raise activity.store.damaged(f"table {table} is not in the order of its times")
-        last = int(start[-1]) if len(start) else last
-        yield select(columns)
+        time = start(columns)
+        if len(time):
+            if time[0] < last or (time[1:] < time[:-1]).any():
+                raise activity.store.damaged(f"table {table} is not in the order of its times")
+            last = int(time[-1])
+        yield columns, time
 
 
 def stretches(sources: Sequence[Iterator[Part]]) -> Iterator[tuple[int, list[Part]]]:
