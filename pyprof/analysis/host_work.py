@@ -246,7 +246,11 @@ def _open(threads: dict[int, _Intervals], time: int) -> Spans:
 
 
 def _joined(spans: list[Spans]) -> Spans:
-    return Spans(*(np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*spans))) if spans else NO_SPANS
+    return (
+        Spans(*(np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*spans)))
+        if spans
+        else NO_SPANS
+    )
 
 
 NO_SPANS = Spans(*(np.empty(0, np.int64) for _ in Spans._fields))
@@ -283,9 +287,7 @@ def _executions(activity: Activity) -> Iterator[Part]:
     counted = activity.store.rows("select id from operator where unassociated = 0")
     names = ("thread", "operator", "start_ns", "end_ns")
     yield dict.fromkeys(Spans._fields, np.empty(0, np.int64))
-    for columns, start in parts(
-        activity, "op", names if _all_timed(activity) else (*names, "cpu_ns")
-    ):
+    for columns, start in parts(activity, "op", names if _all_timed(activity) else (*names, "cpu_ns")):
         mask = np.isin(columns["operator"].values, [number for (number,) in counted])
         if "cpu_ns" in columns:
             mask &= columns["cpu_ns"].mask()
@@ -351,6 +353,6 @@ def _times(kinds: list[_Intervals | None], number: Ints, start: Ints, end: Ints)
 def added(times: pd.DataFrame) -> pd.DataFrame:
     """Return the sums of times in equal places of a stretch, and the first moment there, with the first row's other
     columns."""
-    others = {name: (name, "first") for name in times if name not in ("stretch", *PLACE, "low", "time")}
+    others = {str(name): (name, "first") for name in times if name not in ("stretch", *PLACE, "low", "time")}
     grouped = times.groupby(["stretch", *PLACE], sort=False)
     return grouped.agg(low=("low", "min"), time=("time", "sum"), **others).reset_index()

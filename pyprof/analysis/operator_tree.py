@@ -235,9 +235,9 @@ def _nest(
         inner[calls] = np.where(around >= 0, around + low, -1)
         stop = begin + call["duration_ns"].values[calls]
         outermost[calls] = stop > np.maximum.accumulate(np.r_[reached.get(number, _NEVER), stop])[:-1]
-    stop = call["start_ns"].values + call["duration_ns"].values
+    ends: Ints = call["start_ns"].values + call["duration_ns"].values
     for number, calls in intervals.groups(call["thread"].values):
-        reached[number] = max(reached.get(number, _NEVER), int(stop[calls].max()))
+        reached[number] = max(reached.get(number, _NEVER), int(ends[calls].max()))
     return parent, inner, outermost
 
 

@@ -17,6 +17,7 @@ ever [] [9]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from pyprof.analysis.timeline import Activity
 from pyprof.model import Column, Ints
 from pyprof.store.ids import first_id
 
-Part = dict[str, Ints]
+Part = dict[str, Any]  # arrays
 EVER = 1 << 61  # ns, beyond any recording
 
 

@@ -23,7 +23,8 @@ from pyprof.store.ids import first_id
 _RANGE = ("id", "thread", "start_ns", "duration_ns", "text", "args", "stack", "kind")
 _CALL = ("id", "thread", "start_ns", "duration_ns")
 _EVENT = (
-    "id", "kind", "operator", "api", "start_ns", "duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps",
+    "id", "kind", "operator", "api", "start_ns", "duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps",
+    "model_ps",
 )  # fmt: skip
 _MISSING = {"args", "stack", "operator", "api", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps"}
 _PRESENT = "?"  # behind a name: which values are known
@@ -145,9 +146,7 @@ def _events(activity: Activity) -> Iterator[Part]:
         return out
 
     on_gpu = (KERNEL, MEMCPY, MEMSET)
-    yield from _read(
-        activity, "event", _EVENT, lambda one: np.isin(one["kind"].values, on_gpu), start=launch
-    )
+    yield from _read(activity, "event", _EVENT, lambda one: np.isin(one["kind"].values, on_gpu), start=launch)
 
 
 def _read(

@@ -257,7 +257,9 @@ class _Walk:
         fresh = np.flatnonzero(out == _UNSEEN)
         stretch, low = (times[name].to_numpy(np.int64)[fresh] for name in ("stretch", "low"))
         numbers, which = np.unique(work.stacks(thread[stretch], low), return_inverse=True)
-        own = [self._stacks.number(work.stack(number)) if number >= 0 else NONE for number in numbers.tolist()]
+        own = [
+            self._stacks.number(work.stack(number)) if number >= 0 else NONE for number in numbers.tolist()
+        ]
         out[fresh] = np.array(own, np.int64)[which]
         return out
 
