@@ -236,8 +236,8 @@ def _nest(
         stop = begin + call["duration_ns"].values[calls]
         outermost[calls] = stop > np.maximum.accumulate(np.r_[reached.get(number, _NEVER), stop])[:-1]
     ends: Ints = call["start_ns"].values + call["duration_ns"].values
-    for number, calls in intervals.groups(call["thread"].values):
-        reached[number] = max(reached.get(number, _NEVER), int(ends[calls].max()))
+    for number, of_thread in intervals.groups(call["thread"].values):
+        reached[number] = max(reached.get(number, _NEVER), int(ends[of_thread].max()))
     return parent, inner, outermost
 
 

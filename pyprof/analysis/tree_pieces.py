@@ -163,7 +163,7 @@ def _read(
         **{name + _PRESENT: np.empty(0, bool) for name in missing},
     }
     for columns, begin in parts(activity, table, names, start):
-        rows = {"start": begin, **{name: columns[name].values for name in names}}
+        rows: Part = {"start": begin, **{name: columns[name].values for name in names}}
         rows |= {name + _PRESENT: columns[name].mask() for name in missing}
         yield rows if mask is None else _take(rows, mask(columns))
 
