@@ -86,16 +86,30 @@ class Gaps(NamedTuple):
 def gaps_of(activity: Activity, device: int | None, low: int, high: int) -> Gaps:
     """Return the gaps of a device, or those common to all devices of the worker, in [low, high)."""
     selected = np.ones(len(activity.id), bool) if device is None else activity.on(device)
-    on = np.flatnonzero(selected)
-    begin = activity.start if len(on) == len(selected) else activity.start[on]
-    if (begin[1:] < begin[:-1]).any():
-        on = on[np.argsort(begin, kind="stable")]
-        begin = activity.start[on]
     busy = activity.union(selected)
+    place = _first_at(activity, selected, busy.start)
     start, end = np.r_[low, busy.end], np.r_[busy.start, high]
-    event = np.r_[on[np.searchsorted(begin, busy.start)], NONE]
+    del busy
     nonempty = end > start
-    return Gaps(start[nonempty], end[nonempty], event[nonempty])
+    if nonempty.all():
+        return Gaps(start, end, place)
+    return Gaps(start[nonempty], end[nonempty], place[nonempty])
+
+
+def _first_at(activity: Activity, selected: Bools, time: Ints) -> Ints:
+    """Return the place of the first of the selected events that starts at each time, and -1 at the end."""
+    place = np.full(len(time) + 1, NONE, np.int64)
+    begin, on = activity.start, None
+    if not selected.all():
+        on = np.flatnonzero(selected)
+        begin = begin[on]
+    if (begin[1:] < begin[:-1]).any():
+        order = np.argsort(begin, kind="stable")
+        begin, on = begin[order], order if on is None else on[order]
+    place[:-1] = np.searchsorted(begin, time)
+    if on is not None:
+        place[:-1] = on[place[:-1]]
+    return place
 
 
 class Waits:

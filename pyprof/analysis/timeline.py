@@ -66,7 +66,9 @@ class Columns(Mapping[str, Column]):
 
     def once(self, *names: str) -> dict[str, Column]:
         """Return columns that few reports need and that are large, without keeping them."""
-        return self._read(names)
+        fresh = tuple(name for name in names if name not in self._known)
+        read = self._read(fresh) if fresh else {}
+        return {name: read.get(name) or self._known[name] for name in names}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -248,8 +250,8 @@ class Activity:
     @cached_property
     def runtime(self) -> Union:
         """Time in API calls, of any thread."""
-        start = self.call["start_ns"].values
-        return Union(start, start + self.call["duration_ns"].values)
+        start = self.of_calls("start_ns").values
+        return Union(start, start + self.of_calls("duration_ns").values)
 
     @cached_property
     def dataloader(self) -> Union:
