@@ -353,6 +353,6 @@ def _times(kinds: list[_Intervals | None], number: Ints, start: Ints, end: Ints)
 def added(times: pd.DataFrame) -> pd.DataFrame:
     """Return the sums of times in equal places of a stretch, and the first moment there, with the first row's other
     columns."""
-    others = {str(name): (name, "first") for name in times if name not in ("stretch", *PLACE, "low", "time")}
+    first = {str(name): (name, "first") for name in times if name not in ("stretch", *PLACE, "low", "time")}
     grouped = times.groupby(["stretch", *PLACE], sort=False)
-    return grouped.agg(low=("low", "min"), time=("time", "sum"), **others).reset_index()
+    return grouped.agg(low=("low", "min"), time=("time", "sum"), **first).reset_index()

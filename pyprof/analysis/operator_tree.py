@@ -164,7 +164,7 @@ def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
 
 
 class Selection:
-    """Which ranges are operator events, and which describe calls, by their kinds and texts."""
+    """Choice of the ranges that are operator events, or that describe calls, by their kinds and texts."""
 
     def __init__(self, texts: dict[int, str]):
         self._texts = texts

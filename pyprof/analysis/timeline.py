@@ -161,16 +161,16 @@ class Activity:
         op = self.of_calls("op")
         known = np.flatnonzero(calls >= 0)
         known = known[op.mask()[calls[known]]]
-        wanted, which = np.unique(op.values[calls[known]], return_inverse=True)
-        found = np.full(len(wanted), -1, np.int64)
-        span = (int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else (0, 0)
+        ops, which = np.unique(op.values[calls[known]], return_inverse=True)
+        operator = np.full(len(ops), -1, np.int64)
+        span = (int(ops[0]), int(ops[-1]) + 1) if len(ops) else (0, 0)
         for part in self.store.parts("op", ("id", "operator"), *span):
-            place = np.searchsorted(part["id"].values, wanted)
-            there = np.flatnonzero(np.r_[part["id"].values, -1][place] == wanted)
-            found[there] = part["operator"].values[place[there]]
-        found[np.isin(found, apart)] = -1
+            place = np.searchsorted(part["id"].values, ops)
+            there = np.flatnonzero(np.r_[part["id"].values, -1][place] == ops)
+            operator[there] = part["operator"].values[place[there]]
+        operator[np.isin(operator, apart)] = -1
         out = np.full(len(calls), -1, np.int64)
-        out[known] = found[which]
+        out[known] = operator[which]
         return out
 
     def of_calls(self, name: str) -> Column:

@@ -122,12 +122,14 @@ def _ranges(activity: Activity, texts: dict[int, str]) -> Iterator[Part]:
     """Yield the operator events, by the rule of `operator_tree`."""
     which = Selection(texts)
     ids = first_id(activity.worker), first_id(activity.worker + 1)
-    chosen = which.calls
+    are_events = which.calls
     for part in activity.store.parts("range", ("kind", "text"), *ids):
         if which.operators(part["kind"].values, part["text"].values).any():
-            chosen = which.operators
+            are_events = which.operators
             break
-    yield from _read(activity, "range", _RANGE, lambda one: chosen(one["kind"].values, one["text"].values))
+    yield from _read(
+        activity, "range", _RANGE, lambda one: are_events(one["kind"].values, one["text"].values)
+    )
 
 
 def _events(activity: Activity) -> Iterator[Part]:
