@@ -199,7 +199,7 @@ def look(database: Path, folder: Path, rounds: int) -> None:
             page = viewer_page.Tables(one, url)
             page.go("overview")
             begin = time.perf_counter()
-            page.go("groups")
+            page.go("operators?by=group")
             verdict(f"tree: open, {page.tab.inner_text('[data-table=groups] [data-showing]')}",
                     time.perf_counter() - begin, EVENTS, "s")  # fmt: skip
             viewer_page.trees(page, rounds)

@@ -35,11 +35,13 @@ _PAINT = """
   requestAnimationFrame(look);
 })()
 """
-# Do something to the first element of a selector and wait until what `seen` finds is another text and nothing is busy.
+# Do something to the first element of a selector, with a text if one is given, and wait until what `seen` finds is
+# another text and nothing is busy.
 _ACT = """
-async ([selector, act, value, seen, busy]) => {
+async ([selector, text, act, value, seen, busy]) => {
   const state = () => [...document.querySelectorAll(seen)].map((one) => one.textContent).join("\\u0001");
-  const element = [...document.querySelectorAll(selector)].find((one) => !one.disabled);
+  const element = [...document.querySelectorAll(selector)]
+    .find((one) => !one.disabled && one.textContent.includes(text));
   if (!element) return null;
   const before = state();
   const begin = performance.now();
@@ -211,11 +213,20 @@ class Tables:
         settled(self.tab)
 
     def do(
-        self, kind: str, table: str, selector: str, act: str = "click", value: str = "", seen: str = ""
+        self,
+        kind: str,
+        table: str,
+        selector: str,
+        act: str = "click",
+        value: str = "",
+        seen: str = "",
+        text: str = "",
     ) -> None:
         """One thing, timed. One that changed nothing that is seen, or found nothing to do it to, is told."""
         body = f"[data-table={table}] tbody, [data-table={table}] [data-showing]"
-        found = self.tab.evaluate(_ACT, [selector, act, value, seen or body, 'main [data-ready="false"]'])
+        found = self.tab.evaluate(
+            _ACT, [selector, text, act, value, seen or body, 'main [data-ready="false"]']
+        )
         if found is None:
             self.missed.append(f"{kind}: {selector} {value}")
             return
@@ -246,7 +257,9 @@ class Tables:
             self.do("page", name, f"{here} nav button:nth-of-type(1)")
             for size in ("100", "25"):
                 self.do("rows of a page", name, f"{here} .pager select", "choose", size)
-        self.do("column chooser", name, f"{here} .tools .menu > button", seen=f"{here} .tools .menu")
+        self.do(
+            "column chooser", name, f"{here} .tools .menu > button", seen=f"{here} .tools .menu", text="Columns"
+        )  # fmt: skip
         for _ in range(2):
             self.do("column chooser", name, f"{here} .menu input[type=checkbox]", seen=f"{here} thead")
         self.tab.keyboard.press("Escape")
@@ -265,7 +278,8 @@ class Tables:
 
 
 VIEWS = (
-    "op-types", "ops", "ops?tab=all", "ops?tab=tensor", "kernels", "kernels?tab=properties", "iterations?tab=kernels",
+    "operators?by=type", "operators?by=place", "operators?by=kernel", "operators?by=tensor", "kernels",
+    "kernels?tab=properties", "iterations?tab=kernels",
 )  # fmt: skip
 
 
@@ -274,13 +288,13 @@ def materialised(page: Tables, rounds: int) -> None:
     for view in VIEWS:
         page.go(view)
     for _ in range(rounds):
-        page.go("op-types")
+        page.go("operators?by=type")
         page.table("types", ("cpu", "calls"), "li")
-        page.go("ops")
-        page.table("ops", ("cpu", "name"), "mul", ("CPU Time (ns)", "1ms..2s"), paged=True)
-        for tab in ("all", "tensor", "ops"):
+        page.go("operators?by=place")
+        page.table("ops", ("cpu", "name"), "mul", ("CPU Time", "1ms..2s"), paged=True)
+        for tab in ("kernel", "tensor", "place"):
             page.do("tabs", "", f"[data-tab={tab}]", seen="main [data-table] tbody")
-        page.go("ops?tab=all")
+        page.go("operators?by=kernel")
         page.table("kernels", ("calls", "kernel"), "gemm", ("Kernel Name", "void"), paged=True)
         page.drawer("kernels")
         page.go("kernels")
@@ -288,16 +302,19 @@ def materialised(page: Tables, rounds: int) -> None:
         page.drawer("kernels")
         for tab in ("properties", "names"):
             page.do("tabs", "", f"[data-tab={tab}]", seen="main [data-table] tbody")
+        for view in ("operators", "iterations", "kernels"):
+            page.do("views", "", f"nav a[data-view={view}]", seen="main h1")
+            settled(page.tab)
         page.go("iterations?tab=kernels&iterations.sel=5")
         page.table("iterations", ("duration", "start"), "917", ("Iteration", ">50"), paged=True)
-        page.table("launched", ("dur", "name"), "ge", ("GPU Time (ns)", "10us..20us"), paged=True)
+        page.table("launched", ("dur", "name"), "ge", ("GPU Time", "10us..20us"), paged=True)
         page.drawer("launched")
 
 
 def trees(page: Tables, rounds: int) -> None:
     """The tree of groups and operators, whatever is open."""
     for _ in range(rounds):
-        page.go("groups")
+        page.go("operators?by=group")
         here = "[data-table=groups]"
         for row in (2, 3, 4):
             page.do("tree: unfold", "groups", f"{here} tr:nth-child({row}) .fold[aria-label^=Expand]")
@@ -321,6 +338,6 @@ def launches(page: Tables) -> None:
         page.do("all launches: page", "launches", f"{here} nav button:nth-last-of-type(1)")
     for text in ("softmax", "gemm", "no such text", ""):
         page.do("all launches: search", "launches", f"{here} input[type=search]", "type", text)
-    field = f'{here} .filters input[aria-label="Filter GPU Time (ns)"]'
+    field = f'{here} .filters input[aria-label="Filter GPU Time"]'
     for text in (">50us", ">1s", "10..11us", ""):
         page.do("all launches: filter", "launches", field, "type", text)

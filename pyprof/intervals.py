@@ -153,11 +153,26 @@ def clip(start: Ints, end: Ints, slack: int = 0) -> tuple[Ints, int]:
 def nested(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, int]:
     """Return the nesting of intervals in `nesting_order`, cut where they overlap; and the number cut by more than
     `slack`."""
+    nesting, _, count = _nested(start, end, slack)
+    return nesting, count
+
+
+def cut(start: Ints, end: Ints, slack: int = 0) -> tuple[Nesting, Ints]:
+    """Return the nesting as `nested` does, and the ends that it has.
+
+    >>> cut(np.array([0, 2]), np.array([5, 9]))[1].tolist()
+    [5, 5]
+    """
+    nesting, ends, _ = _nested(start, end, slack)
+    return nesting, ends
+
+
+def _nested(start: Ints, end: Ints, slack: int) -> tuple[Nesting, Ints, int]:
     try:
-        return Nesting(start, end), 0
+        return Nesting(start, end), end, 0
     except ValueError:
         ends, count = clip(start, end, slack)
-        return Nesting(start, ends), count
+        return Nesting(start, ends), ends, count
 
 
 class Nesting:

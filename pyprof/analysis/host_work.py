@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places of the threads of a worker: the operator, range and Python function of most of a stretch of time."""
+"""Places of the threads of a worker: the operator, range and Python function of most of a stretch of time.
+
+`HostWork` reads all that its stretches need at once, `Pieces` reads consecutive pieces of the recording: of a stretch
+that extends over several, the times in each place are added up.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.stretches import Part, parts
 from pyprof.analysis.timeline import Activity
-from pyprof.intervals import Nesting, groups, nested, nesting_order
-from pyprof.model import Bools, Column, Functions, Ints, Stack, Strings
+from pyprof.intervals import Nesting, cut, groups, nesting_order
+from pyprof.model import PUSH_POP, Bools, Column, Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
-from pyprof.store.kinds import IS_FUNCTION
+from pyprof.store.blocks import SHIFT
+from pyprof.store.ids import first_id
+from pyprof.store.kinds import IS_FUNCTION, OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.store.moments import first_from
 
 _NONE = -1
@@ -56,11 +64,13 @@ class Places(NamedTuple):
 
 
 class _Intervals(NamedTuple):
-    """Intervals of a thread in the order of their nesting, and what each stands for."""
+    """Intervals of a thread in the order of their nesting, and what each stands for. `cut`: the end of each, where it
+    does not outlive the one around it."""
 
     start: Ints
     end: Ints
     value: Ints
+    cut: Ints
     nesting: Nesting
 
     def at(self, time: Ints) -> Ints:
@@ -160,21 +170,151 @@ class HostWork:
     def places(self, thread: Ints, start: Ints, end: Ints) -> Places:
         """Return the place where each thread was for most of the time from `start` to `end`, both in ns. Times in one
         operator, range and function are added up."""
-        operator, following, text, function, stack = (
-            np.full(len(thread), _NONE, np.int64) for _ in Places._fields
-        )
+        most = longest(self.times(thread, start, end))
+        moment = most["low"].to_numpy(np.int64)
+        operator, text, function = (most[name].to_numpy(np.int64) for name in PLACE)
+        return Places(operator, self.following(thread, start), text, function, self.stacks(thread, moment))
+
+    def times(self, thread: Ints, start: Ints, end: Ints) -> pd.DataFrame:
+        """Return the time of stretches in each place: `stretch`, PLACE, `low`, the first moment there, and `time`, both
+        in ns. A stretch without length has a row."""
+        tables = [pd.DataFrame(columns=["stretch", *PLACE, "low", "time"], dtype=np.int64)]
         for number, stretches in groups(thread):
             kinds = [one.get(number) for one in (self._operators, self._ranges, self._function_times)]
-            longest = _longest([one for one in kinds if one], start[stretches], end[stretches])
-            for place, intervals in zip((operator, text, function), kinds):
-                if intervals:
-                    place[stretches] = intervals.at(longest)
-            if kinds[0]:
-                after = np.searchsorted(kinds[0].start, start[stretches], side="left")
-                following[stretches] = np.r_[kinds[0].value, _NONE][after]
-            if kinds[2]:
-                stack[stretches] = self._stacks.at(np.full(len(longest), number), longest)
-        return Places(operator, following, text, function, stack)
+            tables.append(_times(kinds, stretches, start[stretches], end[stretches]))
+        return pd.concat(tables, ignore_index=True)
+
+    def following(self, thread: Ints, time: Ints) -> Ints:
+        """Return the operator that begins next on each thread, at a time or later; -1 for none."""
+        out = np.full(len(thread), _NONE, np.int64)
+        for number, moments in groups(thread):
+            if one := self._operators.get(number):
+                out[moments] = np.r_[one.value, _NONE][np.searchsorted(one.start, time[moments])]
+        return out
+
+    def stacks(self, thread: Ints, time: Ints) -> Ints:
+        """Return the call stack of each moment on a thread, for `stack`; -1 for none."""
+        out = np.full(len(thread), _NONE, np.int64)
+        for number, moments in groups(thread):
+            if number in self._function_times:
+                out[moments] = self._stacks.at(thread[moments], time[moments])
+        return out
+
+
+PLACE = ("operator", "text", "function")
+
+
+def longest(times: pd.DataFrame) -> pd.DataFrame:
+    """Return, of each stretch, the place with the most time, of equal ones the first; by stretch."""
+    order = times.sort_values(["stretch", "time", "low"], ascending=[True, False, True], kind="stable")
+    return order.drop_duplicates("stretch")
+
+
+class Piece(HostWork):
+    """The work in a piece of the recording, and what began before it and is still open.
+
+    `opened`: operators, ranges and functions that are open, in the order of their nesting, then those that begin in the
+    piece; `end`: of the piece, in ns.
+    """
+
+    def __init__(self, activity: Activity, spans: tuple[Spans, Spans, Spans], end: int):
+        super().__init__(activity)
+        self._spans, self._last = spans, end
+
+    def executions_of_operators(self) -> Spans:
+        return self._spans[0]
+
+    def ranges(self) -> Spans:
+        return self._spans[1]
+
+    def functions(self) -> Spans:
+        return self._spans[2]
+
+    def open(self) -> tuple[Spans, Spans, Spans]:
+        """Return what is open at the end of the piece."""
+        kinds = (self._operators, self._ranges, self._function_times)
+        return tuple(_open(kind, self._last) for kind in kinds)  # type: ignore[return-value]
+
+
+def _open(threads: dict[int, _Intervals], time: int) -> Spans:
+    out: list[Spans] = []
+    for number, one in threads.items():
+        place = np.flatnonzero(one.cut > time)
+        start, length = one.start[place], (one.end - one.start)[place]
+        out.append(Spans(np.full(len(place), number, np.int64), one.value[place], start, length))
+    return _joined(out)
+
+
+def _joined(spans: list[Spans]) -> Spans:
+    return (
+        Spans(*(np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*spans)))
+        if spans
+        else NO_SPANS
+    )
+
+
+NO_SPANS = Spans(*(np.empty(0, np.int64) for _ in Spans._fields))
+
+
+class Pieces:
+    """The work of a worker's threads in consecutive pieces of the recording."""
+
+    def __init__(self, activity: Activity):
+        self._activity = activity
+        self._open = NO_SPANS, NO_SPANS, NO_SPANS
+
+    def sources(self) -> list[Iterator[Part]]:
+        """Return what `stretches` needs to read."""
+        return [_executions(self._activity), _ranges(self._activity)]
+
+    def next(self, executions: Part, ranges: Part, end: int) -> Piece:
+        """Return the next piece, of the rows of both sources that start before its end, in ns."""
+        function = ranges["kind"] == PYTHON_FUNCTION
+        columns = Spans(*(ranges[name] for name in Spans._fields))
+        begun = (
+            Spans(*(executions[name] for name in Spans._fields)),
+            columns.take(~function),
+            columns.take(function),
+        )
+        spans = tuple(_joined([*pair]) for pair in zip(self._open, begun))
+        piece = Piece(self._activity, spans, end)  # type: ignore[arg-type]
+        self._open = piece.open()
+        return piece
+
+
+def _executions(activity: Activity) -> Iterator[Part]:
+    """Yield the executions of operators."""
+    counted = activity.store.rows("select id from operator where unassociated = 0")
+    names = ("thread", "operator", "start_ns", "end_ns")
+    yield dict.fromkeys(Spans._fields, np.empty(0, np.int64))
+    for columns, start in parts(activity, "op", names if _all_timed(activity) else (*names, "cpu_ns")):
+        mask = np.isin(columns["operator"].values, [number for (number,) in counted])
+        if "cpu_ns" in columns:
+            mask &= columns["cpu_ns"].mask()
+        thread, operator, _, end = (columns[name].values for name in names)
+        yield Spans(thread, operator, start, end - start).take(mask)._asdict()
+
+
+def _all_timed(activity: Activity) -> bool:
+    """Return whether the time on the CPU is known of all executions of operators. Reading it from the table takes ten
+    times as long as all else."""
+    low, high = (first_id(worker) >> SHIFT for worker in (activity.worker, activity.worker + 1))
+    return not activity.store.rows(
+        """select 1 from op_block b join operator o on o.id = b.operator
+           where b.block >= ? and b.block < ? and b.calls > b.timed and o.unassociated = 0 limit 1""",
+        (low, high),
+    )
+
+
+def _ranges(activity: Activity) -> Iterator[Part]:
+    """Yield ranges and Python functions."""
+    yield dict.fromkeys((*Spans._fields, "kind"), np.empty(0, np.int64))
+    for columns, start in parts(activity, "range", ("thread", "text", "start_ns", "duration_ns", "kind")):
+        kind, length = columns["kind"].values, columns["duration_ns"].values
+        function = (kind == PYTHON_FUNCTION) & (length >= SHORTEST)
+        mask = (kind == PUSH_POP) | (kind == OPERATOR_EVENT) | function
+        spans = Spans(columns["thread"].values, columns["text"].values, start, length)
+        yield {**spans.take(mask)._asdict(), "kind": kind[mask]}
 
 
 def _by_thread(spans: Spans) -> dict[int, _Intervals]:
@@ -183,13 +323,15 @@ def _by_thread(spans: Spans) -> dict[int, _Intervals]:
     for number, members in groups(thread):
         order = members[nesting_order(start[members], start[members] + length[members], lambda tied: -tied)]
         begin, end = start[order], start[order] + length[order]
-        out[number] = _Intervals(begin, end, value[order], nested(begin, end)[0])
+        nesting, ends = cut(begin, end)
+        out[number] = _Intervals(begin, end, value[order], ends, nesting)
     return out
 
 
-def _longest(kinds: list[_Intervals], start: Ints, end: Ints) -> Ints:
-    """Return a moment of the longest of the places in each stretch."""
-    edges = np.concatenate([edge for one in kinds for edge in (one.start, one.end)] or [start[:0]])
+def _times(kinds: list[_Intervals | None], number: Ints, start: Ints, end: Ints) -> pd.DataFrame:
+    """Return the time of stretches of a thread in each place, as `HostWork.times`."""
+    known = [one for one in kinds if one]
+    edges = np.concatenate([edge for one in known for edge in (one.start, one.end)] or [start[:0]])
     order = np.argsort(start, kind="stable")
     reach = np.maximum.accumulate(end[order])  # few of the edges are inside a stretch
     place = np.searchsorted(start[order], edges, side="right") - 1
@@ -202,12 +344,15 @@ def _longest(kinds: list[_Intervals], start: Ints, end: Ints) -> Ints:
     high = np.r_[low[1:], 0]
     final = np.r_[stretch[1:] != stretch[:-1], True]
     high[final] = np.maximum(end[stretch[final]], low[final])
-    table = pd.DataFrame({"stretch": stretch, "low": low, "time": high - low})
-    keys = ["stretch"]
-    for number, one in enumerate(kinds):
-        table[f"of{number}"] = one.at(low)
-        keys.append(f"of{number}")
-    sums = table.groupby(keys, sort=False).agg(low=("low", "first"), time=("time", "sum")).reset_index()
-    sums = sums.sort_values(["stretch", "time", "low"], ascending=[True, False, True], kind="stable")
-    moments: Ints = sums.drop_duplicates("stretch")["low"].to_numpy(np.int64)
-    return moments
+    table = pd.DataFrame({"stretch": number[stretch], "low": low, "time": high - low})
+    for name, one in zip(PLACE, kinds):
+        table[name] = one.at(low) if one else _NONE
+    return added(table)
+
+
+def added(times: pd.DataFrame) -> pd.DataFrame:
+    """Return the sums of times in equal places of a stretch, and the first moment there, with the first row's other
+    columns."""
+    first = {str(name): (name, "first") for name in times if name not in ("stretch", *PLACE, "low", "time")}
+    grouped = times.groupby(["stretch", *PLACE], sort=False)
+    return grouped.agg(low=("low", "min"), time=("time", "sum"), **first).reset_index()

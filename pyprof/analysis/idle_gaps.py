@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -51,13 +52,17 @@ class Causes(NamedTuple):
     end: Ints
 
 
-def within(
-    activity: Activity, device: int | None, low: int, high: int, waits: Waits
-) -> tuple[Ints, Ints, Causes]:
-    """Return the start and end of each gap, clipped to [low, high), and its cause."""
-    idle_times = _gaps_around(activity, device, low, high)
-    causes = causes_of(activity, _recorded(activity, idle_times), waits)
-    return np.maximum(idle_times.start, low), np.minimum(idle_times.end, high), causes
+def recorded(activity: Activity, device: int, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:
+    """Yield the gaps of a device that lie in [low, high) or extend into it, in parts by time, clipped to the recording;
+    and the length in ns of each in [low, high), without pauses in which the recording was read."""
+    every = _gaps_around(activity, device, low, high)
+    for first in range(0, len(every.start), _AT_ONCE):
+        part = Gaps(*(column[first : first + _AT_ONCE] for column in every))
+        begin, end = np.maximum(part.start, low), np.minimum(part.end, high)
+        length = end - begin - activity.paused.within(begin, np.maximum(end, begin))
+        nonempty = np.flatnonzero(length > 0)
+        own = _recorded(activity, part)
+        yield Gaps(*(column[nonempty] for column in own)), length[nonempty]
 
 
 def _gaps_around(activity: Activity, device: int | None, low: int, high: int) -> Gaps:
@@ -81,20 +86,35 @@ class Gaps(NamedTuple):
 def gaps_of(activity: Activity, device: int | None, low: int, high: int) -> Gaps:
     """Return the gaps of a device, or those common to all devices of the worker, in [low, high)."""
     selected = np.ones(len(activity.id), bool) if device is None else activity.on(device)
-    on = np.flatnonzero(selected)
-    begin = activity.start if len(on) == len(selected) else activity.start[on]
-    if (begin[1:] < begin[:-1]).any():
-        on = on[np.argsort(begin, kind="stable")]
-        begin = activity.start[on]
     busy = activity.union(selected)
+    place = _first_at(activity, selected, busy.start)
     start, end = np.r_[low, busy.end], np.r_[busy.start, high]
-    event = np.r_[on[np.searchsorted(begin, busy.start)], NONE]
+    del busy
     nonempty = end > start
-    return Gaps(start[nonempty], end[nonempty], event[nonempty])
+    if nonempty.all():
+        return Gaps(start, end, place)
+    return Gaps(start[nonempty], end[nonempty], place[nonempty])
+
+
+def _first_at(activity: Activity, selected: Bools, time: Ints) -> Ints:
+    """Return the place of the first of the selected events that starts at each time, and -1 at the end."""
+    place = np.full(len(time) + 1, NONE, np.int64)
+    begin, on = activity.start, None
+    if not selected.all():
+        on = np.flatnonzero(selected)
+        begin = begin[on]
+    if (begin[1:] < begin[:-1]).any():
+        order = np.argsort(begin, kind="stable")
+        begin, on = begin[order], order if on is None else on[order]
+    place[:-1] = np.searchsorted(begin, time)
+    if on is not None:
+        place[:-1] = on[place[:-1]]
+    return place
 
 
 class Waits:
-    """Calls in which a thread waited for the device, without nested ones, by thread and start."""
+    """Calls in which a thread waited for the device, without nested ones, by thread and start. `calls`: their places,
+    ascending."""
 
     def __init__(self, activity: Activity):
         call = activity.call
@@ -109,6 +129,7 @@ class Waits:
             reached = np.maximum.accumulate(end[calls])
             calls = calls[np.r_[True, end[calls][1:] > reached[:-1]]]
             self._threads[number] = start[calls], end[calls], calls
+        self.calls: Ints = np.sort(np.concatenate([waiting[:0], *(one[2] for one in self._threads.values())]))
 
     @staticmethod
     def _blocking(activity: Activity, end: Ints) -> Bools:

@@ -24,6 +24,7 @@ from pyprof.store.kinds import OPERATOR_EVENT
 
 # Sums in ns: of all GPU events, of kernels whose use of tensor cores is known, and of those that use them.
 DEVICE_TIMES = ("device", "kernel", "tc")
+_NEVER = -(1 << 61)  # ns, before any recording
 
 
 class Tree(NamedTuple):
@@ -50,13 +51,22 @@ class Tree(NamedTuple):
 
 def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     """Return the operator events of a worker; `texts`: all strings of the database by id."""
-    events = _events(activity, texts)
+    return tree_of(activity, _events(activity, texts), texts, {})
+
+
+def tree_of(
+    activity: Activity, events: dict[str, Column], texts: dict[int, str], reached: dict[int, int]
+) -> Tree:
+    """Return the tree of some operator events, columns of `range`, by start, of equal starts the longer first.
+
+    `reached`: the latest end of a call before these, by thread, which is brought up to date.
+    """
     thread, start, dur = (
         events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
     )
     order = np.argsort(thread, kind="stable")
     thread, start, end = thread[order], start[order], (start + dur)[order]
-    parent, inner, outermost = _nest(activity, thread, start, end)
+    parent, inner, outermost = _nest(activity, thread, start, end, reached)
     text, args = (
         events["text"].values[order],
         np.where(events["args"].mask(), events["args"].values, -1)[order],
@@ -145,18 +155,37 @@ def weights(activity: Activity) -> dict[str, Ints]:
 
 def _events(activity: Activity, texts: dict[int, str]) -> dict[str, Column]:
     """Return operator events as columns of `range`, by start, of equal starts the longer first."""
-    ranges = activity.ranges
+    ranges, which = activity.ranges, Selection(texts)
     kind, text = ranges["kind"].values, ranges["text"].values
-    # By id of a string: whether it is an operator's name, or describes a call.
-    named, calls = np.zeros(max(texts, default=0) + 1, bool), np.zeros(max(texts, default=0) + 1, bool)
-    for number in np.unique(text[kind == PUSH_POP]).tolist():
-        marker = decode(texts[number])
-        named[number] = isinstance(marker, OperatorMarker) and not is_step(texts[number])
-        calls[number] = isinstance(marker, CallMarker)
-    mask = (kind == OPERATOR_EVENT) | named[text]
+    mask = which.operators(kind, text)
     if not mask.any():
-        mask = calls[text]
+        mask = which.calls(kind, text)
     return {name: column.take(np.flatnonzero(mask)) for name, column in ranges.items()}
+
+
+class Selection:
+    """Choice of the ranges that are operator events, or that describe calls, by their kinds and texts."""
+
+    def __init__(self, texts: dict[int, str]):
+        self._texts = texts
+        # By id of a string: whether it was looked at, is an operator's name, or describes a call.
+        self._known, self._named, self._calls = (np.zeros(max(texts, default=0) + 1, bool) for _ in range(3))
+
+    def operators(self, kind: Ints, text: Ints) -> Bools:
+        self._look(kind, text)
+        return np.asarray((kind == OPERATOR_EVENT) | self._named[text])
+
+    def calls(self, kind: Ints, text: Ints) -> Bools:
+        self._look(kind, text)
+        return self._calls[text]
+
+    def _look(self, kind: Ints, text: Ints) -> None:
+        fresh = text[(kind == PUSH_POP) & ~self._known[text]]
+        for number in np.unique(fresh).tolist():
+            marker = decode(self._texts[number])
+            self._named[number] = isinstance(marker, OperatorMarker) and not is_step(self._texts[number])
+            self._calls[number] = isinstance(marker, CallMarker)
+        self._known[fresh] = True
 
 
 def _names(text: Ints, texts: dict[int, str]) -> Ints:
@@ -183,11 +212,13 @@ def operator_name(text: str) -> str:
     return marker.name if isinstance(marker, OperatorMarker) else text
 
 
-def _nest(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
+def _nest(
+    activity: Activity, thread: Ints, start: Ints, end: Ints, reached: dict[int, int]
+) -> tuple[Ints, Ints, Bools]:
     """Return the parent of each event, the innermost event around the start of each API call (-1 for none), and whether
     each API call is outermost, that is not inside another.
 
-    Events are sorted by thread, then start.
+    Events are sorted by thread, then start. `reached`: as in `tree_of`.
     """
     parent = np.full(len(start), -1, np.int64)
     call, slack = activity.call, int(activity.store.meta.get("slack", "0"))
@@ -203,7 +234,10 @@ def _nest(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[Int
         around = nesting.innermost(begin)
         inner[calls] = np.where(around >= 0, around + low, -1)
         stop = begin + call["duration_ns"].values[calls]
-        outermost[calls[1:]] = stop[1:] > np.maximum.accumulate(stop)[:-1]
+        outermost[calls] = stop > np.maximum.accumulate(np.r_[reached.get(number, _NEVER), stop])[:-1]
+    ends: Ints = call["start_ns"].values + call["duration_ns"].values
+    for number, of_thread in intervals.groups(call["thread"].values):
+        reached[number] = max(reached.get(number, _NEVER), int(ends[of_thread].max()))
     return parent, inner, outermost
 
 

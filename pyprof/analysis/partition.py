@@ -27,22 +27,29 @@ class Union:
     """Disjoint intervals in order, made from any intervals."""
 
     def __init__(self, start: Ints, end: Ints):
+        # Of ten million intervals each array is 80 MB: none is kept longer than it is needed.
         if len(start) > 1 and (start[1:] < start[:-1]).any():
             order = np.argsort(start, kind="stable")
             start, end = start[order], end[order]
-        reached = np.maximum.accumulate(end) if len(end) else end
-        fresh = np.ones(len(start), bool)
-        fresh[1:] = start[1:] > reached[:-1]
+            del order
+            reached = np.maximum.accumulate(end, out=end)
+        else:
+            reached = np.maximum.accumulate(end) if len(end) else end
+        del end
         self.start: Ints = start
         self.end: Ints = reached
-        if not fresh.all():
-            first = np.flatnonzero(fresh)
-            self.start, self.end = start[first], reached[np.r_[first[1:] - 1, len(start) - 1]]
+        if (start[1:] <= reached[:-1]).any():
+            fresh = np.ones(len(start) + 1, bool)  # and that the last one ends
+            np.greater(start[1:], reached[:-1], out=fresh[1:-1])
+            self.start = start[fresh[:-1]]
+            self.end = reached[fresh[1:]]
 
     @cached_property
     def _length(self) -> Ints:
         """Length before each interval, and of all."""
-        length: Ints = np.r_[0, np.cumsum(self.end - self.start)]
+        length: Ints = np.zeros(len(self.start) + 1, np.int64)
+        np.subtract(self.end, self.start, out=length[1:])
+        np.cumsum(length, out=length)
         return length
 
     def __len__(self) -> int:

@@ -66,7 +66,9 @@ class Columns(Mapping[str, Column]):
 
     def once(self, *names: str) -> dict[str, Column]:
         """Return columns that few reports need and that are large, without keeping them."""
-        return self._read(names)
+        fresh = tuple(name for name in names if name not in self._known)
+        read = self._read(fresh) if fresh else {}
+        return {name: read.get(name) or self._known[name] for name in names}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -153,17 +155,27 @@ class Activity:
             place[~api.present] = -1
         return place
 
-    @cached_property
-    def operator_of_call(self) -> Ints:
-        """The operator of each API call, -1 for none, and -1 at the end."""
-        columns = self.store.table("op", ("id", "operator"), *self._ids)
+    def operators_of(self, calls: Ints) -> Ints:
+        """Return the operator of some API calls, by their places in `call`; -1 for none, and for place -1."""
         apart = [number for (number,) in self.store.rows("select id from operator where unassociated = 1")]
-        id_, op = columns["id"].values, self.call["op"]
-        place = np.searchsorted(id_, op.values)
-        same = op.mask() & (np.r_[id_, -1][np.minimum(place, len(id_))] == op.values)
-        out: Ints = np.r_[np.r_[columns["operator"].values, -1][np.where(same, place, -1)], -1]
-        out[np.isin(out, apart)] = -1
+        op = self.of_calls("op")
+        known = np.flatnonzero(calls >= 0)
+        known = known[op.mask()[calls[known]]]
+        ops, which = np.unique(op.values[calls[known]], return_inverse=True)
+        operator = np.full(len(ops), -1, np.int64)
+        span = (int(ops[0]), int(ops[-1]) + 1) if len(ops) else (0, 0)
+        for part in self.store.parts("op", ("id", "operator"), *span):
+            place = np.searchsorted(part["id"].values, ops)
+            there = np.flatnonzero(np.r_[part["id"].values, -1][place] == ops)
+            operator[there] = part["operator"].values[place[there]]
+        operator[np.isin(operator, apart)] = -1
+        out = np.full(len(calls), -1, np.int64)
+        out[known] = operator[which]
         return out
+
+    def of_calls(self, name: str) -> Column:
+        """Return a column of the API calls without keeping it."""
+        return self.call.once(name)[name] if isinstance(self.call, Columns) else self.call[name]
 
     @cached_property
     def launching_thread(self) -> int:
@@ -238,8 +250,8 @@ class Activity:
     @cached_property
     def runtime(self) -> Union:
         """Time in API calls, of any thread."""
-        start = self.call["start_ns"].values
-        return Union(start, start + self.call["duration_ns"].values)
+        start = self.of_calls("start_ns").values
+        return Union(start, start + self.of_calls("duration_ns").values)
 
     @cached_property
     def dataloader(self) -> Union:

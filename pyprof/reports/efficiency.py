@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, OPERATOR
+from pyprof.model import KERNEL, OPERATOR, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column
-from pyprof.reports.operator_queries import SELECTED, frame, launched
+from pyprof.reports.operator_queries import SELECTED, frame
 
 LATENCY = 40.0  # %, the efficiency below which rule R36 also reports an operator
 _TC_USED, _TC_NOT_APPLICABLE = 1, 2
@@ -106,20 +106,14 @@ def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     return figures(source, table, names)
 
 
-def of_events(source: Source, keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
-    """Return the figures of groups of kernels: a row of `keys` and of `event`, columns of `events`, for each."""
-    return figures(source, sums(keys, event), [str(name) for name in keys])
-
-
-def events(source: Source) -> dict[str, Values]:
-    """Return the columns that `of_events` needs of the kernels launched in the aggregated iterations."""
-    names = ("duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps")
-    columns = launched(source, names, (KERNEL,))
-    return {"gpu_ns": columns.pop("duration_ns"), **columns}
-
-
 def sums(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
     """Return sums over kernels of equal keys, use of tensor cores and verdict, as `figures` takes them."""
+    names = [*map(str, keys), "tc", "verdict"]
+    return keys.assign(**amounts(event)).groupby(names, sort=True)[list(SUMS)].sum().reset_index()
+
+
+def amounts(event: dict[str, Values]) -> dict[str, Ints]:
+    """Return what each kernel adds to SUMS, its verdict, and its use of tensor cores, -1 if that is unknown."""
     time = event["gpu_ns"].values
     columns = {"gpu_ns": time, "verdict": event["verdict"].values}
     columns["tc"] = np.where(event["tc"].mask(), event["tc"].values, -1)
@@ -128,9 +122,7 @@ def sums(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
         columns[name] = np.where(known, event[name].values, 0)
         if unknown:
             columns[f"{unknown}_unknown_ns"] = np.where(known, 0, time)
-    names = [str(name) for name in keys]
-    table = keys.assign(**columns).groupby([*names, "tc", "verdict"], sort=True)[list(SUMS)].sum()
-    return table.reset_index()
+    return columns
 
 
 def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

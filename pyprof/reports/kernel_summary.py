@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,10 @@ import pandas as pd
 from pyprof.analysis import launch_stats
 from pyprof.analysis.dataframes import category
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, Bools, Ints
+from pyprof.model import KERNEL, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, efficiency, report
-from pyprof.reports.operator_queries import codes, distinct, launched
+from pyprof.reports.operator_queries import codes, distinct, launched_parts
 from pyprof.reports.operators import eligible
 from pyprof.store.ids import worker_of
 
@@ -84,26 +84,25 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     --group-by=operator, one per name and operator; with --group-by=properties, one per name, operator and launch
     configuration. Values of several workers and devices are summed. Copies and sets are not kernels. A recording
     without a GPU has no rows."""
-    event = launched(source, ("name", "site", "device", "duration_ns", "geometry", "tc"), (KERNEL,))
-    keys = {"name": event["name"].values}
-    keys_of, cells_of = _properties(source, event) if group_by != "name" else ({}, {})
-    keys |= keys_of if group_by == "properties" else {key: keys_of[key] for key in keys_of if key == "site"}
-    frame = pd.DataFrame(keys | {"duration_ns": event["duration_ns"].values})
-    frame["unknown"], frame["used"] = ~event["tc"].mask(), event["tc"].mask() & (event["tc"].values == 1)
-    for name, values, mask in _launches(source, event):
-        frame[name], frame[f"{name}_of"] = (
-            np.where(mask, frame["duration_ns"] * values, 0.0),
-            np.where(mask, frame["duration_ns"], 0),
-        )
-    table = frame.groupby(list(keys), sort=True).agg(
-        calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), max_ns=("duration_ns", "max"),
-        min_ns=("duration_ns", "min"), used=("used", "any"), unknown=("unknown", "any"),
-        **{name: (name, "sum") for name in ("blocks_per_sm", "blocks_per_sm_of", "occupancy", "occupancy_of")},
-    ).reset_index()  # fmt: skip
-    work = efficiency.of_events(source, pd.DataFrame(keys), efficiency.events(source))
-    table = table.join(work, on=list(keys))
-    amounts = launched(source, ("duration_ns", "flops", "bytes"), (KERNEL,))
-    table = table.join(_rates(pd.DataFrame(keys), amounts), on=list(keys))
+    of_site, of_geometry, cells_of = _properties(source) if group_by != "name" else (None, None, {})
+    shapes = launch_stats.shapes(source.store)
+    parts = []
+    for event in launched_parts(source, _NEEDED, (KERNEL,)):
+        keys = {"name": event["name"].values}
+        if of_site is not None:
+            keys["site"] = of_site[codes(event["site"])]
+        if of_geometry is not None and group_by == "properties":
+            keys["geometry"] = of_geometry[codes(event["geometry"])]
+        parts.append(_sums(pd.DataFrame(keys), event, _launches(source, shapes, event)))
+    by = list(keys)
+    sums = _added(pd.concat(parts), [*by, *_APART])
+    work = efficiency.figures(source, sums, by)
+    sums["used"], sums["unknown"] = sums["tc"] == 1, sums["tc"] < 0
+    sums["blocks_per_sm"] /= sums["sm_count"].where(sums["sm_count"] > 0, 1)
+    table = _added(sums, by, used="any", unknown="any").drop(columns=[*efficiency.SUMS[1:]])
+    table = table.rename(columns={"gpu_ns": "total_ns"}).join(work, on=by)
+    table = table.join(_rates(table))
+    table["occupancy"] /= 100
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["tc"] = np.where(table["used"], True, np.where(table["unknown"], None, False))  # type: ignore[call-overload]
     for name in ("blocks_per_sm", "occupancy"):
@@ -112,19 +111,51 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     texts = dict(source.store.rows("select id, name from kernel_name"))
     for name, cells in cells_of.items():
         key = "site" if name in _OPERATOR else "geometry"
-        if key in keys:
+        if key in by:
             table[name] = [cells[code] for code in table[key]]
     return table.assign(name=category(table["name"].to_numpy(), texts))
 
 
-def _rates(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
-    """Return FLOPs per second, GB per second and FLOPs per byte, as a point of the roofline has them."""
-    columns = {}
+_NEEDED = (
+    "name", "site", "device", "duration_ns", "geometry", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps",
+    "flops", "bytes",
+)  # fmt: skip
+# Keys of sums besides those of the rows. Sums of whole numbers are exact in parts of any size, so blocks are divided by
+# the multiprocessors at the end.
+_APART = ("tc", "verdict", "sm_count")
+_SUMMED = (
+    *efficiency.SUMS, "calls", "flops", "flops_ns", "bytes", "bytes_ns", "blocks_per_sm", "blocks_per_sm_of",
+    "occupancy", "occupancy_of",
+)  # fmt: skip
+
+
+def _added(table: pd.DataFrame, keys: list[str], **how: str) -> pd.DataFrame:
+    """Return the sums of rows of equal keys, with the longest and the shortest kernel."""
+    how = {**dict.fromkeys(_SUMMED, "sum"), "max_ns": "max", "min_ns": "min", **how}
+    out: pd.DataFrame = table.groupby(keys, sort=True).agg(how).reset_index()
+    return out
+
+
+def _sums(keys: pd.DataFrame, event: dict[str, Values], launches: _Launches) -> pd.DataFrame:
+    """Return sums over some kernels of equal keys."""
+    time = event["duration_ns"].values
+    columns: dict[str, Any] = efficiency.amounts({**event, "gpu_ns": event["duration_ns"]})
+    columns |= {"calls": 1, "max_ns": time, "min_ns": time, "sm_count": launches.sm_count}
     for name in ("flops", "bytes"):
         known = event[name].mask()
         columns[name] = np.where(known, event[name].values, 0).astype(float)
-        columns[f"{name}_ns"] = np.where(known, event["duration_ns"].values, 0)
-    sums = keys.assign(**columns).groupby(list(keys), sort=True)[list(columns)].sum()
+        columns[f"{name}_ns"] = np.where(known, time, 0)
+    for name, values, known in (
+        ("blocks_per_sm", launches.blocks, (launches.blocks >= 0) & (launches.sm_count > 0)),
+        ("occupancy", launches.occupancy, launches.occupancy >= 0),
+    ):
+        columns[name] = np.where(known, time * values.astype(float), 0.0)
+        columns[f"{name}_of"] = np.where(known, time, 0)
+    return _added(keys.assign(**columns), [*keys, *_APART])
+
+
+def _rates(sums: pd.DataFrame) -> pd.DataFrame:
+    """Return FLOPs per second, GB per second and FLOPs per byte, as a point of the roofline has them."""
     flops, size = (sums[name].where(sums[f"{name}_ns"] > 0) for name in ("flops", "bytes"))
     return pd.DataFrame(
         {
@@ -135,29 +166,33 @@ def _rates(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
     )
 
 
-def _launches(source: Source, event: dict[str, Values]) -> list[tuple[str, Any, Bools]]:
-    """Return blocks per multiprocessor and occupancy of each event, and a mask of the known ones."""
-    shapes = launch_stats.shapes(source.store)
+class _Launches(NamedTuple):
+    """Of each kernel: blocks of its grid, multiprocessors of its device, and occupancy in 0.01 %; -1 where unknown."""
+
+    blocks: Ints
+    sm_count: Ints
+    occupancy: Ints
+
+
+def _launches(source: Source, shapes: launch_stats.Shapes, event: dict[str, Values]) -> _Launches:
     geometry, device, worker = (
         codes(event["geometry"]),
         codes(event["device"]),
         worker_of(event["id"].values),
     )
-    blocks, occupancy = np.zeros(len(worker)), np.full(len(worker), -1)
-    with_blocks = np.zeros(len(worker), bool)
+    blocks, sm_count, occupancy = (np.full(len(worker), -1, np.int64) for _ in _Launches._fields)
     for owner, number, count, capability in source.store.rows(
         "select worker, number, sm_count, compute_capability from device where events > 0"
     ):
         own = np.flatnonzero((worker == owner) & (device == number))
         occupancy[own] = launch_stats.filled(shapes, count, capability)[1][geometry[own]]
         if count:
-            blocks[own] = shapes.blocks[geometry[own]] / count
-            with_blocks[own] = shapes.blocks[geometry[own]] >= 0
-    return [("blocks_per_sm", blocks, with_blocks), ("occupancy", occupancy / 100, occupancy >= 0)]
+            blocks[own], sm_count[own] = shapes.blocks[geometry[own]], count
+    return _Launches(blocks, sm_count, occupancy)
 
 
-def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Ints], dict[str, list[Any]]]:
-    """Return the keys of events, innermost operator and launch geometry, and the cells for each key."""
+def _properties(source: Source) -> tuple[Ints, Ints, dict[str, list[Any]]]:
+    """Return the key of each site, its innermost operator, that of each launch geometry, and the cells for each key."""
     operators, of_site = distinct(source.store.rows("select id, op from site"), (None,))
     shapes, of_geometry = distinct(
         source.store.rows(
@@ -166,7 +201,6 @@ def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Int
         ),
         (None,) * 8,
     )
-    keys = {"site": of_site[codes(event["site"])], "geometry": of_geometry[codes(event["geometry"])]}
     cells = {
         "operator": [row[0] for row in operators],
         "tc_eligible": [None if row[0] is None else eligible(row[0]) for row in operators],
@@ -174,7 +208,7 @@ def _properties(source: Source, event: dict[str, Values]) -> tuple[dict[str, Int
         "block": [_axes(row[3:6]) for row in shapes], "registers": [row[6] for row in shapes],
         "shared_memory": [row[7] for row in shapes],
     }  # fmt: skip
-    return keys, cells
+    return of_site, of_geometry, cells
 
 
 def _axes(axes: tuple[int | None, ...]) -> str | None:

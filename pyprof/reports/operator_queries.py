@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,13 +155,18 @@ def distribution(group: Ints, values: Ints, groups: int) -> pd.DataFrame:
 
 def launched(source: Source, names: Sequence[str], kinds: Sequence[int]) -> dict[str, Column]:
     """Return columns, and the ids, of the events of some kinds that were launched in the aggregated iterations."""
-    parts: list[dict[str, Column]] = []
+    parts = list(launched_parts(source, names, kinds))
+    return {name: _joined([part.pop(name) for part in parts]) for name in ("id", *names)}
+
+
+def launched_parts(source: Source, names: Sequence[str], kinds: Sequence[int]) -> Iterator[dict[str, Column]]:
+    """Yield what `launched` returns, in parts of a bounded size; at least one, which may be empty."""
     needed = tuple(dict.fromkeys(("id", "kind", *names)))
+    yield {name: Column(np.empty(0, np.int64)) for name in needed}
     for first, last in spans(source):
         for part in source.store.parts("event", needed, first, last):
             mask = np.isin(part["kind"].values, kinds)
-            parts.append(part if mask.all() else {name: one.take(mask) for name, one in part.items()})
-    return {name: _joined([part.pop(name) for part in parts]) for name in ("id", *names)}
+            yield part if mask.all() else {name: one.take(mask) for name, one in part.items()}
 
 
 def _joined(parts: list[Column]) -> Column:

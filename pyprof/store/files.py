@@ -424,7 +424,7 @@ class Store:
     def table(self, table: str, names: Sequence[str], first: int, last: int) -> dict[str, Column]:
         """Return integer columns of the rows with first <= id < last of a table in `packed.TABLES`, in the order of the
         ids. Raises FormatError if the file is damaged."""
-        pieces = self._packed(table, first, last)
+        pieces = self._packed(table, names, first, last)
         if pieces is None:
             return self.columns(_SELECT.format(", ".join(names), table), (first, last))
         size, filled = sum(rows for *_, rows in pieces), 0
@@ -446,7 +446,7 @@ class Store:
 
     def parts(self, table: str, names: Sequence[str], first: int, last: int) -> Iterator[dict[str, Column]]:
         """Yield what `table` returns, in parts of a bounded size."""
-        pieces = self._packed(table, first, last)
+        pieces = self._packed(table, names, first, last)
         if pieces is not None:
             for piece in pieces:
                 yield self._unpack(table, names, piece, first, last)
@@ -464,10 +464,12 @@ class Store:
             return False
         return bool(self.rows("select 1 from packed where source = ? limit 1", (table,)))
 
-    def _packed(self, table: str, first: int, last: int) -> list[tuple[int, int, int]] | None:
+    def _packed(
+        self, table: str, names: Sequence[str], first: int, last: int
+    ) -> list[tuple[int, int, int]] | None:
         """Return first and last id and number of rows of the pieces that have rows of a range; None if the table has
-        none."""
-        if not self.is_packed(table):
+        none, or none with all columns."""
+        if not self.is_packed(table) or not packed.LEFT_OUT.get(table, set()).isdisjoint(names):
             return None
         return self.rows(
             """select first_id, last_id, rows from packed

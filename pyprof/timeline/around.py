@@ -128,19 +128,6 @@ class _Around(Activity):
         return np.where(self.event["api"].mask(), place, _NONE)
 
     @cached_property
-    def operator_of_call(self) -> Ints:
-        op = self.call["op"]
-        known = dict(
-            self.store.rows(
-                f"""select op.id, op.operator from op join operator o on o.id = op.operator
-                    where o.unassociated != 1 and op.id in ({_list(op.values[op.mask()].tolist())})"""
-            )
-        )
-        of = [known.get(number, _NONE) if present else _NONE
-              for number, present in zip(op.values.tolist(), op.mask().tolist())]  # fmt: skip
-        return np.array([*of, _NONE], np.int64)
-
-    @cached_property
     def launching_thread(self) -> int:
         rows = self.store.rows(
             f"""select a.thread from event e join api a on a.id = e.api where {self.own("e.id")} and e.{ON_GPU}
