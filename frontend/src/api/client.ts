@@ -1,4 +1,4 @@
-// The only way to the server. Types are generated from its OpenAPI (npm run types).
+// The only way to what is shown: a server, or what the file has. Types are generated from its OpenAPI (npm run types).
 import { place } from "../lib/router.svelte";
 import { connection } from "../lib/connection.svelte";
 import { waiting } from "../lib/waiting.svelte";
@@ -147,12 +147,38 @@ async function read<T>(request: Promise<Response>, content: (response: Response)
   );
 }
 
+/** What answers in place of a server. */
+export interface Backend {
+  readonly live: boolean;
+  /** What it leaves out, in sentences. */
+  readonly notes: readonly string[];
+  /** What was asked for and is not there. */
+  readonly absent: readonly string[];
+  get(path: string, query: Query): Promise<unknown>;
+  bytes(path: string, query: Query): Promise<ArrayBuffer>;
+  /** Whether it can tell what a tile of the timeline has. */
+  covers(track: number, level: number, number: number): boolean;
+}
+
+const SERVER = { live: true, notes: [], absent: [], covers: () => true } as const;
+let inline: Backend | undefined;
+
+/** Ask this instead of a server, from the start. */
+export function use(backend: Backend): void {
+  inline = backend;
+}
+
+/** Who answers. `live`: a server, which can compute, find and keep something. */
+export const backend = (): Pick<Backend, "live" | "notes" | "absent" | "covers"> => inline ?? SERVER;
+
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  if (inline) return waiting.during(address(path, query), inline.get(path, query) as Promise<T>);
   return answer<T>(address(path, query), { signal: signal ?? null });
 }
 
 /** An answer that is no JSON. */
 export function bytes(path: string, query: Query = {}, signal?: AbortSignal): Promise<ArrayBuffer> {
+  if (inline) return waiting.during(address(path, query), inline.bytes(path, query));
   return answer(address(path, query), { signal: signal ?? null }, (response) => response.arrayBuffer());
 }
 
