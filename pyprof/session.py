@@ -231,7 +231,12 @@ class Profile:
             self.database.copy(copy)
             build.add(copy, str(self._path), lambda share: self._progress("drawing the timeline", share))
             one_file.write(
-                copy, path, aggregation, self.path, anonymous, lambda share: self._progress("writing the page", share)
+                copy,
+                path,
+                aggregation,
+                self.path,
+                anonymous,
+                lambda share: self._progress("writing the page", share),
             )
 
     def select(self, selection: Selection) -> None:

@@ -58,7 +58,9 @@ STANDS_ON = {
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "analysis", "reports"},
     "query": CORE | {"store", "reports"},
-    "session": CORE | {"parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query"},
+    "session": CORE | {
+        "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "viewer",
+    },
     "gate": CORE | {"__init__", "analysis", "reports"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},

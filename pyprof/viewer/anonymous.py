@@ -111,10 +111,10 @@ class Names:
         >>> names.text("/home/anna/net.py:88 in net/first/mm of net.first on box_12 by anna: see /data/x/y")
         'file1:88 in module1/module2/mm of module1.module2 on host1_12 by user1: see path1'
         """
-        found = self._memo.get(text)
-        if found is None:
-            found = self._memo[text] = _WORD.sub(lambda match: self._word(match[0]), text)
-        return found
+        replaced = self._memo.get(text)
+        if replaced is None:
+            replaced = self._memo[text] = _WORD.sub(lambda match: self._word(match[0]), text)
+        return replaced
 
     def _word(self, word: str) -> str:
         whole = self._known.get(word)

@@ -3,7 +3,7 @@
 
 The file has the page as one script, and what the viewer's own application answers to what the page asks when it is
 opened, view by view. Nothing is computed here: the application is called in this process, without a socket, and its
-answers are kept under what was asked. Tables come with up to `Plan.rows` rows, which the page filters and sorts itself.
+answers are stored by request. Tables come with up to `Plan.rows` rows, which the page filters and sorts itself.
 A file has at most `LARGEST` bytes; what is used least is left out first, and the page says what.
 """
 
@@ -41,6 +41,7 @@ _AT_ONCE = 4  # requests
 _HEAD = struct.Struct("<4Iq")
 _COLORS = ("type", "operator", "direction", "module", "kind", "kernel", "tc")
 _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}  # others: string
+_POINTS = 2000  # buckets of counters
 _ITERATIONS = 100  # with details
 _OPERATORS_OF = 8  # iterations whose operators are in the file
 _MOST_TEXTS = 1500  # of a request
@@ -49,8 +50,8 @@ Query = dict[str, Any]
 
 
 class Plan(NamedTuple):
-    """What a file has at most: rows of a table, operators and kernels with details, buckets of a level of a track, and
-    whether each event of the median step, and the share of the roofline of each event, are in it."""
+    """Limits of a file: rows of a table, operators and kernels with details, buckets of a level of a track; and whether
+    each event of the median step, and the share of the roofline of each event, are in it."""
 
     rows: int
     details: int
@@ -93,19 +94,19 @@ def key_of(path: str, query: Query) -> str:
 
 async def _call(app: ASGIApp, path: str, query: Query) -> tuple[int, bytes]:
     """Return the status and body of a GET, without a connection."""
-    asked = False
+    begun = False
     status, parts = 0, []
-    scope = {
+    scope: dict[str, Any] = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
         "path": f"/api/{path}", "raw_path": quote(f"/api/{path}").encode(), "root_path": "", "headers": [],
         "query_string": urlencode(query, doseq=True).encode(), "client": None, "server": None,
     }  # fmt: skip
 
     async def receive() -> Message:
-        nonlocal asked
-        if asked:
+        nonlocal begun
+        if begun:
             await asyncio.Event().wait()  # this client stays
-        asked = True
+        begun = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Message) -> None:
@@ -131,7 +132,9 @@ class Collected:
         self.tables: dict[str, dict[str, Any]] = {}
         self.trees: dict[str, dict[str, Any]] = {}
         self.tiles: list[Tile] = []
-        self.covered: dict[tuple[int, int], tuple[int, int, int]] = {}  # track, level: buckets, first, last tile
+        self.covered: dict[
+            tuple[int, int], tuple[int, int, int]
+        ] = {}  # track, level: buckets, first, last tile
         self.texts: dict[str, dict[str, str]] = {}
         self.window: tuple[int, int] | None = None  # of the median step, in ns
 
@@ -158,35 +161,37 @@ class Collected:
         body = await self.bytes(path, takes_aggregation, **query)
         return None if body is None else json.loads(body)
 
-    async def keep(self, path: str, takes_aggregation: bool = True, shown: Query | None = None, **query: Any) -> Any:
-        """Keep an answer under what is asked, `shown` if the page asks it in other words; return it."""
-        found = await self.json(path, takes_aggregation, **query)
-        if found is not None:
-            self.answers[key_of(path, query if shown is None else shown)] = found
-        return found
+    async def keep(
+        self, path: str, takes_aggregation: bool = True, alias: Query | None = None, **query: Any
+    ) -> Any:
+        """Keep an answer under what is asked, `alias` if the page asks it in other words; return it."""
+        reply = await self.json(path, takes_aggregation, **query)
+        if reply is not None:
+            self.answers[key_of(path, query if alias is None else alias)] = reply
+        return reply
 
     # --- tables
 
     async def table(self, path: str, sort: str = "", **query: Any) -> Any:
         """Keep a table with as many rows as a file may have, those that `sort` puts first if it is longer."""
         most = PLANS[0].rows
-        found = await self.json(path, limit=_PAGE, **query)
-        if found is None or not found.get("paged", True):
+        reply = await self.json(path, limit=_PAGE, **query)
+        if reply is None or not reply.get("paged", True):
             return None
-        if found["total"] > most and sort:
+        if reply["total"] > most and sort:
             query["sort"] = sort
-            found = await self.json(path, limit=_PAGE, **query) or found
-        rows, ids = list(found["rows"]), list(found.get("ids", ()))
-        while len(rows) < min(found["total"], most):
+            reply = await self.json(path, limit=_PAGE, **query) or reply
+        rows, ids = list(reply["rows"]), list(reply.get("ids", ()))
+        while len(rows) < min(reply["total"], most):
             more = await self.json(path, limit=_PAGE, offset=len(rows), **query)
             if more is None or not more["rows"]:
                 break
             rows += more["rows"]
             ids += more.get("ids", ())
-        kinds = [column["kind"] for column in found["columns"]]
+        kinds = [column["kind"] for column in reply["columns"]]
         query.pop("sort", None)
         self.tables[key_of(path, query)] = {
-            "answer": {key: value for key, value in found.items() if key not in ("rows", "ids", "offset")},
+            "answer": {key: value for key, value in reply.items() if key not in ("rows", "ids", "offset")},
             "rows": rows[:most],
             "ids": (ids or list(range(len(rows))))[:most],
             "texts": {
@@ -195,34 +200,36 @@ class Collected:
                 if kind == "object"
             },
         }
-        return found
+        return reply
 
     async def reports(self) -> None:
         """Keep every report, with each choice of its options. A default is not named: it is what is asked without."""
         for report in await self.keep("reports", False):
             names = [option["name"] for option in report["options"]]
             for values in itertools.product(*(list(option["choices"]) for option in report["options"])):
-                chosen = {
+                selected = {
                     name: value
                     for name, value, option in zip(names, values, report["options"])
                     if value != option["default"]
                 }
-                await self.table(f"reports/{report['name']}", report["view"]["sort"], **chosen)
+                await self.table(f"reports/{report['name']}", report["view"]["sort"], **selected)
                 if report["name"] == "alive":
-                    await self.table("memory/alive", report["view"]["sort"], **{"group_by": values[0]})
+                    await self.table("memory/alive", report["view"]["sort"], group_by=values[0])
 
     async def tree(self, name: str) -> None:
         """Keep a tree with all its nodes, in the order in which they are without a sort."""
         path = f"trees/{name}"
-        found = await self.json(path, limit=_PAGE, open="all")
-        if found is None:
+        reply = await self.json(path, limit=_PAGE, open="all")
+        if reply is None:
             return
-        nodes, rows = list(found["nodes"]), list(found["rows"])
-        while len(nodes) < min(found["total"], PLANS[0].rows):
+        nodes, rows = list(reply["nodes"]), list(reply["rows"])
+        while len(nodes) < min(reply["total"], PLANS[0].rows):
             more = await self.json(path, limit=_PAGE, offset=len(nodes), open="all")
             nodes += more["nodes"]
             rows += more["rows"]
-        answer = {key: value for key, value in found.items() if key not in ("nodes", "rows", "offset", "open")}
+        answer = {
+            key: value for key, value in reply.items() if key not in ("nodes", "rows", "offset", "open")
+        }
         self.trees[path] = {"answer": answer, "nodes": nodes, "rows": rows}
 
     # --- details
@@ -230,22 +237,25 @@ class Collected:
     async def some_details(self, profile: Any) -> None:
         """Keep the details of the largest operators and kernels, of iterations and findings."""
         most = PLANS[0].details
-        wanted: list[tuple[str, str, int]] = []
-        for kind, path, key in (("op", "reports/detail", "op_id"), ("kernel", "reports/kernel_summary", "name")):
-            wanted += [(kind, name, rank) for rank, name in enumerate(self._largest(path, key)[:most])]
+        targets: list[tuple[str, str, int]] = []
+        for kind, path, key in (
+            ("op", "reports/detail", "op_id"),
+            ("kernel", "reports/kernel_summary", "name"),
+        ):
+            targets += [(kind, name, rank) for rank, name in enumerate(self._largest(path, key)[:most])]
         for finding in (self.answers.get("insights") or {}).get("expert", ()):
-            wanted.append(("finding", str(finding["id"]), -1))
+            targets.append(("finding", str(finding["id"]), -1))
         iterations = self.tables.get("iterations")
         if iterations:
             at = [column["key"] for column in iterations["answer"]["columns"]].index("iteration")
             numbers = list(dict.fromkeys(row[at] for row in iterations["rows"]))
             first = iterations["answer"]["first"]
-            chosen = [number for number in numbers if first <= number <= iterations["answer"]["last"]]
-            wanted += [("iteration", str(number), -1) for number in chosen[:_ITERATIONS]]
+            selected = [number for number in numbers if first <= number <= iterations["answer"]["last"]]
+            targets += [("iteration", str(number), -1) for number in selected[:_ITERATIONS]]
             await asyncio.gather(
-                *(self.table(f"iterations/{number}/operators", "-gpu") for number in chosen[:_OPERATORS_OF])
+                *(self.table(f"iterations/{number}/operators", "-gpu") for number in selected[:_OPERATORS_OF])
             )
-        await asyncio.gather(*(self._detail(*one) for one in wanted))
+        await asyncio.gather(*(self._detail(*one) for one in targets))
 
     def _largest(self, path: str, key: str) -> list[str]:
         """Return names of a column of a report, those with the most time first."""
@@ -255,17 +265,19 @@ class Collected:
         keys = [column["key"] for column in table["answer"]["columns"]]
         time = next((name for name in ("gpu", "gpu_ns", "total_ns", "duration_ns") if name in keys), keys[0])
         at, by = keys.index(key), keys.index(time)
-        rows = sorted(table["rows"], key=lambda row: -(row[by] or 0) if isinstance(row[by], (int, float)) else 0)
+        rows = sorted(
+            table["rows"], key=lambda row: -(row[by] or 0) if isinstance(row[by], (int, float)) else 0
+        )
         return list(dict.fromkeys(row[at] for row in rows if row[at] is not None))
 
     async def _detail(self, kind: str, name: str, rank: int) -> None:
-        found = await self.json(f"details/{kind}/{name}")
-        if found is None:
+        reply = await self.json(f"details/{kind}/{name}")
+        if reply is None:
             return
-        for frame in found["stack"]:
+        for frame in reply["stack"]:
             frame["readable"] = False  # source text is not in the file
         key = f"details/{kind}/{quote(name, safe=_UNQUOTED)}"
-        self.answers[key] = found
+        self.answers[key] = reply
         if rank >= 0:
             self.details[key] = rank
 
@@ -282,14 +294,23 @@ class Collected:
             for level, shift in track["levels"]:
                 await self._level(track, level, shift)
         await self._names(described)
-        run = _everything(described)
-        await self._selection(*run)
+        await self._selection(described["start"], described["end"])
+        await self._counters(described)
         if self.window:
             await self._selection(*self.window)
         for worker in described["workers"]:
             shares = await self.bytes("timeline/roofline", False, worker=worker["id"])
             if shares:
-                self.shares[key_of("timeline/roofline", {"worker": worker["id"]})] = base64.b64encode(shares).decode()
+                self.shares[key_of("timeline/roofline", {"worker": worker["id"]})] = base64.b64encode(
+                    shares
+                ).decode()
+
+    async def _counters(self, described: Any) -> None:
+        """Keep the counters of each device over the whole recording; the page draws a part of the same buckets."""
+        for worker, device in dict.fromkeys((one["worker"], one["device"]) for one in described["counters"]):
+            place = {"worker": worker, "device": device}
+            whole = {"start": described["start"], "end": described["end"], "points": _POINTS}
+            await self.keep("timeline/counters", False, alias=place, **place, **whole)
 
     async def _selection(self, start: int, end: int) -> None:
         await asyncio.gather(
@@ -309,27 +330,27 @@ class Collected:
             if low > high:
                 return
         first, last = low >> shift, high >> shift
-        found = []
+        reply: list[Tile] = []
         for number in range(first, last + 1, 64):
             query = f"{level}:{number}-{min(number + 63, last)}:{track['id']}"
-            found += _split(await self.bytes("timeline/tiles", False, q=query) or b"")
-        if sum(len(one.data) for one in found) > 40 * 8 * PLANS[0].buckets:
+            reply += _split(await self.bytes("timeline/tiles", False, q=query) or b"")
+        if sum(len(one.data) for one in reply) > 40 * 8 * PLANS[0].buckets:
             return  # tiles of the step have far more than the step
-        self.tiles += found
+        self.tiles += reply
         self.covered[track["id"], level] = buckets, first, last
 
     async def _names(self, described: Any) -> None:
         kinds = {track["id"]: track["kind"] for track in described["tracks"]}
-        wanted: dict[str, set[int]] = {}
+        targets: dict[str, set[int]] = {}
         for tile in self.tiles:
             names = tiles.unpack(tile.data).records.name.tolist()
-            wanted.setdefault(_TEXTS.get(kinds[tile.track], "string"), set()).update(names)
-        for table, numbers in wanted.items():
+            targets.setdefault(_TEXTS.get(kinds[tile.track], "string"), set()).update(names)
+        for table, numbers in targets.items():
             listed = sorted(numbers)
             for first in range(0, len(listed), _MOST_TEXTS):
                 part = ",".join(map(str, listed[first : first + _MOST_TEXTS]))
-                found = await self.json("timeline/texts", False, of=f"{table},{part}")
-                self.texts.setdefault(table, {}).update((found or {}).get(table, {}))
+                reply = await self.json("timeline/texts", False, of=f"{table},{part}")
+                self.texts.setdefault(table, {}).update((reply or {}).get(table, {}))
 
 
 _UNQUOTED = "!'()*~-._"  # by encodeURIComponent
@@ -358,17 +379,6 @@ def _median_step(described: Any, aggregation: Any) -> tuple[int, int] | None:
     return median["start"], median["end"]
 
 
-def _everything(described: Any) -> tuple[int, int]:
-    """Return the time that the page shows at first: all, with a margin (timeline/view.ts)."""
-    margin = max(described["end"] - described["start"], 20) * 0.01
-    return _rounded(described["start"] - margin), _rounded(described["end"] + margin)
-
-
-def _rounded(value: float) -> int:
-    """Round as JavaScript does: halves go up."""
-    return int((value + 0.5) // 1)
-
-
 async def collect(app: ASGIApp, aggregation: int, progress: Callable[[float], None]) -> Collected:
     """Ask an application for everything that a file has. Raises PyProfError."""
     out = Collected(app, aggregation)
@@ -376,9 +386,14 @@ async def collect(app: ASGIApp, aggregation: int, progress: Callable[[float], No
     if profile is None:
         raise PyProfError("the profile cannot be read; open it with pyprof view, which says why.")
     ids = [one["id"] for one in profile["aggregations"]]
-    chosen = ids.index(aggregation) if aggregation in ids else 0
-    profile["aggregations"] = profile["aggregations"][chosen : chosen + 1]
-    profile |= {"runs": profile["runs"][:1], "runs_reason": None, "can_aggregate": False, "source_root": False}
+    selected = ids.index(aggregation) if aggregation in ids else 0
+    profile["aggregations"] = profile["aggregations"][selected : selected + 1]
+    profile |= {
+        "runs": profile["runs"][:1],
+        "runs_reason": None,
+        "can_aggregate": False,
+        "source_root": False,
+    }
     progress(0.05)
     await asyncio.gather(
         *(out.keep(path) for path in ("overview", "insights", "step_time", "iterations/bars", "roofline")),
@@ -411,7 +426,7 @@ def data_of(collected: Collected, plan: Plan) -> tuple[dict[str, Any], bytes]:
         for place, numbers in collected.covered.items()
         if numbers[0] <= plan.buckets or (plan.events and place[1] == 0 and numbers[0] > PLANS[0].buckets)
     }
-    kept = [one for one in collected.tiles if (one.track, one.level) in covered]
+    included = [one for one in collected.tiles if (one.track, one.level) in covered]
     data = {
         "program": pyprof.__version__,
         "left_out": list(_left_out(collected, plan, tables, trees, covered)),
@@ -421,33 +436,31 @@ def data_of(collected: Collected, plan: Plan) -> tuple[dict[str, Any], bytes]:
         "texts": collected.texts,
         "tiles": {f"{track} {level}": [first, last] for (track, level), (_, first, last) in covered.items()},
     }
-    return data, b"".join(one.data for one in kept)
+    return data, b"".join(one.data for one in included)
 
 
 def _cut(table: dict[str, Any], most: int) -> dict[str, Any]:
     """Return a table of at most so many rows, which says what it lacks."""
-    total, shown = table["answer"]["total"], table["rows"][:most]
-    if len(shown) == total:
+    total, first_rows = table["answer"]["total"], table["rows"][:most]
+    if len(first_rows) == total:
         return table
-    note = f"The first {len(shown):,} of {total:,} rows; the others are not in this file."
+    note = f"The first {len(first_rows):,} of {total:,} rows; the others are not in this file."
     answer = table["answer"] | {"note": note, "complete": False, "totals": {}}
     texts = {at: values[:most] for at, values in table["texts"].items()}
-    return {"answer": answer, "rows": shown, "ids": table["ids"][:most], "texts": texts}
+    return {"answer": answer, "rows": first_rows, "ids": table["ids"][:most], "texts": texts}
 
 
 def _cut_tree(tree: dict[str, Any], most: int) -> dict[str, Any]:
     """Return a tree of at most so many nodes, which says what it lacks."""
-    total, shown = tree["answer"]["total"], tree["nodes"][:most]
-    if len(shown) == total:
+    total, first_rows = tree["answer"]["total"], tree["nodes"][:most]
+    if len(first_rows) == total:
         return tree
-    note = f"The first {len(shown):,} of {total:,} nodes; the others are not in this file."
+    note = f"The first {len(first_rows):,} of {total:,} nodes; the others are not in this file."
     answer = tree["answer"] | {"note": note, "complete": False}
-    return {"answer": answer, "nodes": shown, "rows": tree["rows"][:most]}
+    return {"answer": answer, "nodes": first_rows, "rows": tree["rows"][:most]}
 
 
-def _left_out(
-    collected: Collected, plan: Plan, tables: Any, trees: Any, covered: Any
-) -> Iterator[str]:
+def _left_out(collected: Collected, plan: Plan, tables: Any, trees: Any, covered: Any) -> Iterator[str]:
     """Return what a file lacks, in sentences."""
     yield "Sums over other times than the whole recording and the median step, searches for events, other iterations."
     yield "Details of single launches, calls and gaps, with their arrows. Text of source files."
@@ -526,9 +539,7 @@ def page(collected: Collected, names: Names | None, static: Path = static_files.
     return text
 
 
-async def _collected(
-    path: str, aggregation: int, progress: Callable[[float], None]
-) -> Collected:
+async def _collected(path: str, aggregation: int, progress: Callable[[float], None]) -> Collected:
     from pyprof.viewer.app import build
     from pyprof.viewer.request_context import Server
 
@@ -563,7 +574,9 @@ def write(
 ) -> int:
     """Write the page of a profile database with a timeline, completely or not at all; return its size in bytes.
     `recording`: what the database was made of, which the page names. Raises PyProfError."""
-    html_of({"answers": {"profile": {"name": ""}}}, b"", static_files.STATIC)  # raises before the work is done
+    html_of(
+        {"answers": {"profile": {"name": ""}}}, b"", static_files.STATIC
+    )  # raises before the work is done
     collected = _run(_collected(database, aggregation, progress))
     profile = collected.answers["profile"]
     profile |= {"name": name_of(recording), "path": str(recording), "source": str(recording)}
@@ -578,4 +591,3 @@ def write(
             f"{target}: the page could not be written ({error.strerror or error}). Name another file."
         ) from error
     return len(content)
-

@@ -2,7 +2,10 @@
 import { place } from "../lib/router.svelte";
 import { connection } from "../lib/connection.svelte";
 import { waiting } from "../lib/waiting.svelte";
+import { Problem } from "./problem";
 import type { components } from "./schema";
+
+export { Problem };
 
 type Schemas = components["schemas"];
 export type Profile = Schemas["Profile"];
@@ -60,20 +63,6 @@ export type SearchHits = Schemas["SearchHits"];
 export type EventHits = Schemas["EventHits"];
 export type Annotation = Schemas["Annotation"];
 export type Annotations = Schemas["Annotations"];
-
-/** What went wrong, as the server says it (RFC 9457), or that there is no server. */
-export class Problem extends Error {
-  constructor(
-    readonly type: string,
-    readonly title: string,
-    readonly detail: string,
-    readonly status: number,
-    readonly parameter: string | null = null,
-    readonly progress: number | null = null,
-  ) {
-    super(detail);
-  }
-}
 
 export type Query = Record<string, string | number | readonly string[] | undefined>;
 

@@ -1,7 +1,7 @@
 // What a file has in place of a server (`pyprof page`): answers by what is asked for, tables and trees with all their
 // rows, and tiles of the timeline. Whatever else is asked for is not in the file, and it says so.
 import type { Backend, Cell, Column, Node, Query, Report, Table, Total, Tree } from "./client";
-import { Problem } from "./client";
+import { Problem } from "./problem";
 import { folded, Rows } from "./rows";
 
 interface Rest {
@@ -34,6 +34,8 @@ export interface Data {
 
 const HEAD = 24; // bytes
 const NARROWING = ["sort", "search", "filter", "offset", "limit"];
+/** Of counters: the file has those of the whole recording. */
+const WINDOW = ["start", "end", "points"];
 /** The one run, and the aggregation and version that the file has: no part of what is asked for. */
 const OURS = ["run", "aggregation", "v"];
 export const ABSENT = "Not in this file: open the recording with pyprof view.";
@@ -92,6 +94,8 @@ export class Inline implements Backend {
     const query = this.told(path, asked);
     const key = keyOf(path, query);
     if (key in this.data.answers) return structuredClone(this.data.answers[key]);
+    const whole = keyOf(path, query, WINDOW);
+    if (path === "timeline/counters" && whole in this.data.answers) return this.data.answers[whole];
     if (path === "timeline/texts") return this.texts(listOf(query.of));
     const table = keyOf(path, query, NARROWING);
     if (table in this.data.tables) return this.page(table, query);

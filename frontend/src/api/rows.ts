@@ -1,6 +1,7 @@
 // Rows of a table in the page itself: filtered, searched and sorted as the server does it (column_table.py, filters.py).
 // A test asks both the same questions.
-import { type Cell, type Column, Problem, type Total } from "./client";
+import type { Cell, Column, Total } from "./client";
+import { Problem } from "./problem";
 
 const UNITS: Record<string, Record<string, number>> = {
   ns: { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9 },
