@@ -144,7 +144,9 @@ class Names:
     def anonymous(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return data of a file (one_file.py) without names. What users wrote in annotations is left out."""
         data = {**data, "answers": dict(data["answers"])}
-        data["answers"].pop("annotations", None)
+        notes = data["answers"]["annotations"]
+        profile_of_notes = {**notes["profile"], "name": "recording"}
+        data["answers"]["annotations"] = {**notes, "file": "", "annotations": [], "profile": profile_of_notes}
         profile = dict(data["answers"]["profile"])
         profile |= {"name": "recording", "path": "recording", "source": None, "run": ""}
         profile["facts"] = {key: value for key, value in profile["facts"].items() if _FACTS.match(key)}

@@ -31,9 +31,10 @@ import pyprof
 from pyprof.atomic_file import named
 from pyprof.errors import PyProfError
 from pyprof.timeline import tiles
-from pyprof.viewer import static_files
+from pyprof.viewer import models, static_files
 from pyprof.viewer.anonymous import Names
 from pyprof.viewer.library import Library, name_of
+from pyprof.viewer.notes import Notes
 
 LARGEST = 3_000_000  # bytes of the HTML
 _PAGE = 1000  # rows of a request
@@ -62,12 +63,12 @@ class Plan(NamedTuple):
 
 # Tried in this order until the file is small enough.
 PLANS = (
-    Plan(5000, 500, 8000, True, True),
-    Plan(5000, 500, 8000, True, False),
+    Plan(5000, 200, 8000, True, True),
     Plan(5000, 200, 8000, True, False),
-    Plan(1000, 200, 4000, True, False),
-    Plan(1000, 200, 4000, False, False),
-    Plan(500, 100, 2000, False, False),
+    Plan(2000, 100, 8000, True, False),
+    Plan(1000, 100, 4000, True, False),
+    Plan(1000, 100, 4000, False, False),
+    Plan(500, 50, 2000, False, False),
     Plan(200, 50, 500, False, False),
     Plan(100, 20, 100, False, False),
 )
@@ -482,7 +483,7 @@ def _left_out(collected: Collected, plan: Plan, tables: Any, trees: Any, covered
 
 def packed(data: bytes) -> str:
     """Return bytes as text of a script, which cannot end the script."""
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
 
 
 def html_of(data: dict[str, Any], tile_data: bytes, static: Path) -> str:
@@ -564,6 +565,13 @@ def _run(work: Coroutine[Any, Any, Collected]) -> Collected:
         return pool.submit(asyncio.run, work).result()
 
 
+def _annotate(answers: dict[str, Any], recording: Path) -> None:
+    """Put the annotations of a recording, which are beside it, in place of those of the database."""
+    name = name_of(recording)
+    profile = models.AnnotatedProfile(**{**answers["annotations"]["profile"], "name": name})
+    answers["annotations"] = Notes(recording, name).read(profile).model_dump(mode="json")
+
+
 def write(
     database: str,
     output: str | os.PathLike[str],
@@ -580,6 +588,7 @@ def write(
     collected = _run(_collected(database, aggregation, progress))
     profile = collected.answers["profile"]
     profile |= {"name": name_of(recording), "path": str(recording), "source": str(recording)}
+    _annotate(collected.answers, recording)
     names = Names.of(database, collected) if anonymous else None
     content = page(collected, names).encode()
     target = os.fspath(output)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +84,22 @@ def some_rows(draw: random.Random, count: int) -> pd.DataFrame:
     floats = (0.1, 0.5, 1.5, 12.5, 100.0, 1e-7, 0.00012, 1 / 3, 99.99, 50.0)
     rates = (1e12, 1.2e12, 3.3e9, 123456789.0, 1.25e10, 5e8, 0.0, 12.0, 1e16, 1234567.891)
     values = (1, 12, "a", "12", "ä", 2.5, 1.0, True)
-    return pd.DataFrame({
+    times = (0, 7, 12, 120, 5000, 10**6, -35, 15_000)
+    sizes = (0, 4096, 1 << 20, 2 * 10**6)
+
+    def number(choices: Sequence[int], most: int) -> Any:
+        return maybe(draw.choice((*choices, draw.randrange(most))))
+
+    columns: dict[str, Any] = {
         "name": [maybe(draw.choice(TEXTS)) for _ in range(count)],
-        "time": pd.array([maybe(draw.choice((0, 7, 12, 120, 5000, 10**6, -35, 15_000, draw.randrange(10**7)))) for _ in range(count)], "Int64"),
+        "time": pd.array([number(times, 10**7) for _ in range(count)], "Int64"),
         "share": [maybe(draw.choice(floats)) for _ in range(count)],
-        "bytes": pd.array([maybe(draw.choice((0, 4096, 1 << 20, 2 * 10**6, draw.randrange(10**9)))) for _ in range(count)], "Int64"),
+        "bytes": pd.array([number(sizes, 10**9) for _ in range(count)], "Int64"),
         "tc": pd.array([maybe(draw.random() < 0.5) for _ in range(count)], "boolean"),
         "value": pd.Series([maybe(draw.choice(values)) for _ in range(count)], dtype=object),
         "rate": [maybe(draw.choice(rates)) for _ in range(count)],
-    })  # fmt: skip
+    }
+    return pd.DataFrame(columns)
 
 
 def a_query(draw: random.Random) -> dict[str, Any]:
