@@ -107,8 +107,8 @@ class Names:
     def text(self, text: str) -> str:
         """Return a text without names.
 
-        >>> names = Names(["/home/anna/net.py"], ["net.first"], ["box"], ["anna"])
-        >>> names.text("/home/anna/net.py:88 in net/first/mm of net.first on box_12 by anna: see /data/x/y")
+        >>> names = Names(["/home/user/net.py"], ["net.first"], ["box"], ["anna"])
+        >>> names.text("/home/user/net.py:88 in net/first/mm of net.first on box_12 by anna: see /data/x/y")
         'file1:88 in module1/module2/mm of module1.module2 on host1_12 by user1: see path1'
         """
         replaced = self._memo.get(text)

@@ -131,6 +131,7 @@ class Collected:
         self.shares: dict[str, str] = {}
         self.details: dict[str, int] = {}  # rank of an operator or kernel, by the name of its answer
         self.tables: dict[str, dict[str, Any]] = {}
+        self.sorts: dict[str, str] = {}  # of tables: what is first in them
         self.trees: dict[str, dict[str, Any]] = {}
         self.tiles: list[Tile] = []
         self.covered: dict[
@@ -177,30 +178,37 @@ class Collected:
         """Keep a table with as many rows as a file may have, those that `sort` puts first if it is longer."""
         most = PLANS[0].rows
         reply = await self.json(path, limit=_PAGE, **query)
-        if reply is None or not reply.get("paged", True):
+        if reply is None:
             return None
-        if reply["total"] > most and sort:
-            query["sort"] = sort
-            reply = await self.json(path, limit=_PAGE, **query) or reply
+        by_cursor = not reply.get("paged", True)
+        if sort and (by_cursor or reply["total"] > most):
+            reply = await self.json(path, limit=_PAGE, sort=sort, **query) or reply
         rows, ids = list(reply["rows"]), list(reply.get("ids", ()))
-        while len(rows) < min(reply["total"], most):
-            more = await self.json(path, limit=_PAGE, offset=len(rows), **query)
+        if by_cursor:
+            count = await self.json(f"{path}/count", **query) or {}
+            reply |= {"paged": True, "next": None, "total": count.get("total") or len(rows)}
+        order: Query = {"sort": sort} if sort and reply["total"] > most else {}
+        while len(rows) < min(reply["total"], most) and not by_cursor:
+            more = await self.json(path, limit=_PAGE, offset=len(rows), **order, **query)
             if more is None or not more["rows"]:
                 break
             rows += more["rows"]
             ids += more.get("ids", ())
+        ids = ids or list(range(len(rows)))
+        places = sorted(range(len(rows)), key=lambda place: ids[place])[:most]
+        rows, ids = [rows[place] for place in places], [ids[place] for place in places]
         kinds = [column["kind"] for column in reply["columns"]]
-        query.pop("sort", None)
         self.tables[key_of(path, query)] = {
             "answer": {key: value for key, value in reply.items() if key not in ("rows", "ids", "offset")},
-            "rows": rows[:most],
-            "ids": (ids or list(range(len(rows))))[:most],
+            "rows": rows,
+            "ids": ids,
             "texts": {
-                str(at): [None if row[at] is None else json.dumps(row[at]) for row in rows[:most]]
+                str(at): [None if row[at] is None else json.dumps(row[at]) for row in rows]
                 for at, kind in enumerate(kinds)
                 if kind == "object"
             },
         }
+        self.sorts[key_of(path, query)] = sort
         return reply
 
     async def reports(self) -> None:
@@ -290,7 +298,7 @@ class Collected:
         if described is None:
             return
         await asyncio.gather(*(self.keep("timeline/colors", False, by=by) for by in _COLORS))
-        self.window = _median_step(described, profile["aggregations"][0])
+        self.window = _median_step(described, profile["aggregations"][0], self.tables.get("iterations"))
         for track in described["tracks"]:
             for level, shift in track["levels"]:
                 await self._level(track, level, shift)
@@ -367,17 +375,25 @@ def _split(data: bytes) -> Iterator[Tile]:
         at += size
 
 
-def _median_step(described: Any, aggregation: Any) -> tuple[int, int] | None:
-    """Return the time of the step of median length among those of the aggregation; None without steps."""
+def _median_step(described: Any, aggregation: Any, iterations: Any) -> tuple[int, int] | None:
+    """Return the time of the step of median length among those of the aggregation, of iterations where the program
+    marked no steps; None without either."""
     bounds = aggregation.get("steps")
-    steps = [
-        step for step in described["steps"] if bounds is None or bounds[0] <= step["number"] <= bounds[1]
+    spans = [
+        (step["start"], step["end"])
+        for step in described["steps"]
+        if bounds is None or bounds[0] <= step["number"] <= bounds[1]
     ]
-    if not steps:
-        return None
-    ordered = sorted(steps, key=lambda step: (step["end"] - step["start"], step["start"]))
-    median = ordered[(len(ordered) - 1) // 2]
-    return median["start"], median["end"]
+    if not spans and iterations:
+        keys = [column["key"] for column in iterations["answer"]["columns"]]
+        number, start, end = (keys.index(key) for key in ("iteration", "start", "end"))
+        spans = [
+            (row[start], row[end])
+            for row in iterations["rows"]
+            if aggregation["first"] <= row[number] <= aggregation["last"]
+        ]
+    spans.sort(key=lambda span: (span[1] - span[0], span))
+    return spans[(len(spans) - 1) // 2] if spans else None
 
 
 async def collect(app: ASGIApp, aggregation: int, progress: Callable[[float], None]) -> Collected:
@@ -420,7 +436,7 @@ def data_of(collected: Collected, plan: Plan) -> tuple[dict[str, Any], bytes]:
     """Return the data of a file by a plan, and its tiles."""
     ranks = collected.details
     answers = {key: value for key, value in collected.answers.items() if ranks.get(key, -1) < plan.details}
-    tables = {key: _cut(table, plan.rows) for key, table in collected.tables.items()}
+    tables = {key: _cut(table, plan.rows, collected.sorts[key]) for key, table in collected.tables.items()}
     trees = {key: _cut_tree(tree, plan.rows) for key, tree in collected.trees.items()}
     covered = {
         place: numbers
@@ -440,15 +456,33 @@ def data_of(collected: Collected, plan: Plan) -> tuple[dict[str, Any], bytes]:
     return data, b"".join(one.data for one in included)
 
 
-def _cut(table: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return a table of at most so many rows, which says what it lacks."""
-    total, first_rows = table["answer"]["total"], table["rows"][:most]
-    if len(first_rows) == total:
+def _cut(table: dict[str, Any], most: int, sort: str) -> dict[str, Any]:
+    """Return a table of at most so many rows, those that are first by `sort`, which says what it lacks."""
+    total, rows = table["answer"]["total"], table["rows"]
+    if len(rows) == total and total <= most:
         return table
-    note = f"The first {len(first_rows):,} of {total:,} rows; the others are not in this file."
-    answer = table["answer"] | {"note": note, "complete": False, "totals": {}}
-    texts = {at: values[:most] for at, values in table["texts"].items()}
-    return {"answer": answer, "rows": first_rows, "ids": table["ids"][:most], "texts": texts}
+    columns = table["answer"]["columns"]
+    key = sort.split(",")[0]
+    at = next((place for place, column in enumerate(columns) if column["key"] == key.lstrip("-")), None)
+    places = list(range(len(rows)))
+    if at is not None:
+        sign = -1 if key.startswith("-") else 1
+
+        def rank(place: int) -> tuple[bool, Any]:
+            cell = rows[place][at]
+            return cell is None, 0 if cell is None else cell if isinstance(cell, str) else sign * cell
+
+        places.sort(key=rank)
+    first = sorted(places[:most])
+    heading = "" if at is None else re.sub(r" \(\w+\)$", "", columns[at]["heading"])
+    order = f", those first by {heading}" if heading else ""
+    note = f"{len(first):,} of {total:,} rows{order}; the others are not in this file."
+    return {
+        "answer": table["answer"] | {"note": note, "complete": False, "totals": {}},
+        "rows": [rows[place] for place in first],
+        "ids": [table["ids"][place] for place in first],
+        "texts": {column: [values[place] for place in first] for column, values in table["texts"].items()},
+    }
 
 
 def _cut_tree(tree: dict[str, Any], most: int) -> dict[str, Any]:
@@ -471,7 +505,7 @@ def _left_out(collected: Collected, plan: Plan, tables: Any, trees: Any, covered
     cut = sum(one["answer"].get("total", 0) > len(one["rows"]) for one in [*tables.values(), *trees.values()])
     if cut:
         yield f"Rows of long tables: {cut} have only the first {plan.rows:,}."
-    tracks = {track for track, _ in covered}
+    tracks = [track["id"] for track in collected.answers.get("timeline", {}).get("tracks", ())]
     partial = [track for track in tracks if covered.get((track, 0), (plan.buckets + 1,))[0] > plan.buckets]
     if partial:
         where = "in the median step only" if plan.events and collected.window else "nowhere"
