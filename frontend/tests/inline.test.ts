@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { ABSENT, type Data, Inline, keyOf } from "../src/api/inline";
+import { type Data, Inline, keyOf } from "../src/api/inline";
+import { ABSENT } from "../src/api/problem";
 import { compare, folded } from "../src/api/rows";
 
 // The server's answers, which tests/viewer/test_one_file_tables.py writes.

@@ -66,11 +66,12 @@ PLANS = (
     Plan(5000, 200, 8000, True, True),
     Plan(5000, 200, 8000, True, False),
     Plan(2000, 100, 8000, True, False),
+    Plan(1000, 100, 8000, True, False),
     Plan(1000, 100, 4000, True, False),
-    Plan(1000, 100, 4000, False, False),
-    Plan(500, 50, 2000, False, False),
-    Plan(200, 50, 500, False, False),
-    Plan(100, 20, 100, False, False),
+    Plan(500, 50, 4000, True, False),
+    Plan(500, 50, 4000, False, False),
+    Plan(200, 50, 2000, False, False),
+    Plan(100, 20, 500, False, False),
 )
 
 

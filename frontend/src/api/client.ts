@@ -2,7 +2,7 @@
 import { place } from "../lib/router.svelte";
 import { connection } from "../lib/connection.svelte";
 import { waiting } from "../lib/waiting.svelte";
-import { Problem } from "./problem";
+import { absent, Problem } from "./problem";
 import type { components } from "./schema";
 
 export { Problem };
@@ -110,6 +110,7 @@ const json = <T>(response: Response): Promise<T> => response.json() as Promise<T
 
 /** The answer to a question, `how`: its options. */
 function answer<T>(where: string, how: RequestInit, body: (response: Response) => Promise<T> = json): Promise<T> {
+  if (inline) return Promise.reject(absent()); // a change, which nobody would keep
   return waiting.during(where, read<T>(fetch(where, { ...how, credentials: "same-origin" }), body));
 }
 

@@ -1,7 +1,7 @@
 // What a file has in place of a server (`pyprof page`): answers by what is asked for, tables and trees with all their
 // rows, and tiles of the timeline. Whatever else is asked for is not in the file, and it says so.
 import type { Backend, Cell, Column, Node, Query, Report, Table, Total, Tree } from "./client";
-import { Problem } from "./problem";
+import { absent, type Problem } from "./problem";
 import { folded, Rows } from "./rows";
 
 interface Rest {
@@ -38,7 +38,6 @@ const NARROWING = ["sort", "search", "filter", "offset", "limit"];
 const WINDOW = ["start", "end", "points"];
 /** The one run, and the aggregation and version that the file has: no part of what is asked for. */
 const OURS = ["run", "aggregation", "v"];
-export const ABSENT = "Not in this file: open the recording with pyprof view.";
 
 const pairsOf = (query: Query): [string, string][] =>
   Object.entries(query).flatMap(([key, value]) =>
@@ -125,7 +124,7 @@ export class Inline implements Backend {
   }
   private missing(key: string): Problem {
     this.absent.push(key.replaceAll("\n", " "));
-    return new Problem("absent", "Not in this file", ABSENT, 404);
+    return absent();
   }
 
   private page(key: string, query: Query): unknown {

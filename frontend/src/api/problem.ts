@@ -11,3 +11,8 @@ export class Problem extends Error {
     super(detail);
   }
 }
+
+export const ABSENT = "Not in this file: open the recording with pyprof view.";
+
+/** What a file of `pyprof page` answers to all that it does not have. */
+export const absent = (): Problem => new Problem("absent", "Not in this file", ABSENT, 404);

@@ -63,6 +63,12 @@ export class Store {
     return true;
   }
 
+  /** The wanted level of a track, or the next coarser one whose tiles can be had. */
+  private nearest(track: Track, wanted: number, window: Window): number {
+    for (let place = wanted; place < track.levels.length; place++) if (this.has(track, place, window)) return place;
+    return wanted;
+  }
+
   /** What to draw of a track: the level that is wanted, else a coarser, else a finer one that is complete. */
   best(track: Track, wanted: number, window: Window): Tile[] {
     for (let place = wanted; place < track.levels.length; place++) {
@@ -92,7 +98,8 @@ export class Store {
       else parts.set(part, [track.id]);
     };
     for (const beyond of [0, 1]) {
-      for (const [track, place, window] of wanted) {
+      for (const [track, finest, window] of wanted) {
+        const place = this.nearest(track, finest, window);
         const [level, shift] = track.levels[place]!;
         const [first, last] = numbers(shift, clip(window, track));
         const [low, high] = numbers(shift, { from: track.start, to: track.end });
