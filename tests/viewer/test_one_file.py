@@ -57,7 +57,7 @@ def written(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(written: Path) -> dict[str, Any]:
+def inside(written: Path) -> dict[str, Any]:
     return contents(written)
 
 
@@ -65,18 +65,18 @@ def data(written: Path) -> dict[str, Any]:
     "path", ["overview", "insights", "ledger", "step_time", "iterations/bars", "roofline", "memory", "reports",
              "annotations"]
 )  # fmt: skip
-def test_answers_are_those_of_the_server(data: dict[str, Any], client: Asking, path: str):
-    assert data["answers"][path] == client.json(f"/api/{path}")
+def test_answers_are_those_of_the_server(inside: dict[str, Any], client: Asking, path: str):
+    assert inside["answers"][path] == client.json(f"/api/{path}")
 
 
 @pytest.mark.parametrize("by", ["type", "module", "kernel"])
-def test_colors_are_those_of_the_server(data: dict[str, Any], client: Asking, by: str):
-    assert data["answers"][f"timeline/colors\nby={by}"] == client.json("/api/timeline/colors", by=by)
+def test_colors_are_those_of_the_server(inside: dict[str, Any], client: Asking, by: str):
+    assert inside["answers"][f"timeline/colors\nby={by}"] == client.json("/api/timeline/colors", by=by)
 
 
-def test_every_report_is_there_with_each_option(data: dict[str, Any], client: Asking):
+def test_every_report_is_there_with_each_option(inside: dict[str, Any], client: Asking):
     for report in client.json("/api/reports"):
-        table = data["tables"][f"reports/{report['name']}"]
+        table = inside["tables"][f"reports/{report['name']}"]
         page = client.json(f"/api/reports/{report['name']}", limit=1000)
         assert table["rows"] == page["rows"]
         assert table["ids"] == page["ids"]
@@ -84,40 +84,40 @@ def test_every_report_is_there_with_each_option(data: dict[str, Any], client: As
             for value in set(option["choices"]) - {option["default"]}:
                 assert any(
                     key.startswith(f"reports/{report['name']}\n") and f"{option['name']}={value}" in key
-                    for key in data["tables"]
+                    for key in inside["tables"]
                 )
 
 
-def test_trees_are_whole(data: dict[str, Any], client: Asking):
+def test_trees_are_whole(inside: dict[str, Any], client: Asking):
     for name in ("groups", "modules"):
         page = client.json(f"/api/trees/{name}", limit=1000, open="all")
-        assert data["trees"][f"trees/{name}"]["nodes"] == page["nodes"]
-        assert data["trees"][f"trees/{name}"]["rows"] == page["rows"]
+        assert inside["trees"][f"trees/{name}"]["nodes"] == page["nodes"]
+        assert inside["trees"][f"trees/{name}"]["rows"] == page["rows"]
 
 
-def test_details_of_operators_and_kernels_are_there(data: dict[str, Any], client: Asking):
+def test_details_of_operators_and_kernels_are_there(inside: dict[str, Any], client: Asking):
     for row in client.table("/api/reports/detail", limit=1000):
-        found = data["answers"][f"details/op/{row['op_id']}"]
+        found = inside["answers"][f"details/op/{row['op_id']}"]
         assert found == client.json(f"/api/details/op/{row['op_id']}")
-    assert sum(key.startswith("details/kernel/") for key in data["answers"]) == 4
-    assert sum(key.startswith("details/iteration/") for key in data["answers"]) == STEPS
+    assert sum(key.startswith("details/kernel/") for key in inside["answers"]) == 4
+    assert sum(key.startswith("details/iteration/") for key in inside["answers"]) == STEPS
 
 
-def test_tiles_are_those_of_the_server(written: Path, data: dict[str, Any], client: Asking):
+def test_tiles_are_those_of_the_server(written: Path, inside: dict[str, Any], client: Asking):
     timeline = client.json("/api/timeline")
     parts = [
         f"{level}:{track['start'] >> shift}-{track['end'] >> shift}:{track['id']}"
         for track in timeline["tracks"]
         for level, shift in track["levels"]
     ]
-    assert len(data["tiles"]) == len(parts)
+    assert len(inside["tiles"]) == len(parts)
     whole = client.http.get(
         "/api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": ""}
     )
     assert script(written.read_text(encoding="utf-8"), "tiles") == whole.content
-    names = {number for table in data["texts"].values() for number in table}
+    names = {number for table in inside["texts"].values() for number in table}
     assert names
-    assert HOSTILE in str(data["texts"])
+    assert HOSTILE in str(inside["texts"])
 
 
 class Scripts(html.parser.HTMLParser):
@@ -248,7 +248,10 @@ def test_what_is_too_much_is_left_out_and_the_page_says_so(
     data = contents(tmp_path / "net.html")
     table = data["tables"]["reports/detail"]
     assert len(table["rows"]) == len(table["ids"]) == 2
-    assert table["answer"]["note"] == "2 of 5 rows, those first by Total GPU Time; the others are not in this file."
+    assert (
+        table["answer"]["note"]
+        == "2 of 5 rows, those first by Total GPU Time; the others are not in this file."
+    )
     assert table["answer"]["totals"] == {}
     assert sum(key.startswith("details/op/") for key in data["answers"]) == 1
     notes = " ".join(data["left_out"])
@@ -326,6 +329,20 @@ def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(
         for path in (tmp_path / "open.html", tmp_path / "closed.html")
     ]
     assert times[0] == times[1]
+
+
+def test_a_long_recording_has_less_and_is_small(data: Path, tmp_path: Path):
+    session.load(data / "kineto" / "v100_216k_events.json.gz").page(tmp_path / "net.html")
+    assert 1_000_000 < (tmp_path / "net.html").stat().st_size <= one_file.LARGEST
+    inside = contents(tmp_path / "net.html")
+    assert any("a coarser picture" in note for note in inside["left_out"])
+    timeline = inside["answers"]["timeline"]
+    coarse = {key for key in inside["tiles"] if not key.endswith(" 0")}
+    for track in timeline["tracks"]:  # the whole time can be drawn
+        assert (
+            any(f"{track['id']} {level}" in coarse for level, _ in track["levels"]) or track["events"] <= 8000
+        )
+    assert [key for key, (first, last) in inside["tiles"].items() if key.endswith(" 0") and first <= last]
 
 
 def test_a_name_has_one_number_everywhere():
