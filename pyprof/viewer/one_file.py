@@ -132,6 +132,7 @@ class Collected:
         self.shares: dict[str, str] = {}
         self.details: dict[str, int] = {}  # rank of an operator or kernel, by the name of its answer
         self.tables: dict[str, dict[str, Any]] = {}
+        self.late: set[str] = set()  # paths whose answers took too long
         self.sorts: dict[str, str] = {}  # of tables: what is first in them
         self.trees: dict[str, dict[str, Any]] = {}
         self.tiles: list[Tile] = []
@@ -155,7 +156,9 @@ class Collected:
                 if problem["type"] == "busy":
                     await asyncio.sleep(_WAIT)
                     continue
-                if status >= 500 and problem["type"] == "internal":
+                if problem["type"] == "slow":
+                    self.late.add(path)
+                if problem["type"] == "internal":
                     raise PyProfError(f"{path}: {problem['detail']}")
                 return None
 
@@ -511,6 +514,8 @@ def _left_out(collected: Collected, plan: Plan, tables: Any, trees: Any, covered
     if partial:
         where = "in the median step only" if plan.events and collected.window else "nowhere"
         yield f"Each event of {len(partial)} tracks of the timeline: {where}; elsewhere a coarser picture is shown."
+    if collected.late:
+        yield f"Answers that took too long on this machine: {', '.join(sorted(collected.late))}."
     if collected.shares and not plan.shares:
         yield "The share of the roofline of each event in the timeline."
     yield "All of it: open the recording with pyprof view."
