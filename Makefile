@@ -3,6 +3,7 @@
 # make docs   the site of the documentation, into site/
 # make quick  lint, types, doctests and the quickest tests
 # make test   what has to pass before a commit: ruff, mypy, pytest
+# make release-check   build, install and run what a release consists of
 # make matrix every command with torch 2.4 to the newest, other versions of Python, numpy and pandas
 # All make .venv first, with the Python named by PYTHON; CONSTRAINTS=constraints.txt: with the versions tested last.
 
@@ -14,7 +15,7 @@ STAMP := .venv/.installed
 # Many processes import the same packages: each would compile them again where the variable is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo page docs quick test test-long test-programs test-all test-3.13 matrix lint format bench clean
+.PHONY: demo page docs quick test test-long test-programs test-all test-3.13 matrix release-check lint format bench clean
 
 demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && set -ex && \
@@ -70,6 +71,10 @@ test-3.13: $(STAMP)
 # A table of versions; every torch is downloaded, 4 GB each, and removed again.
 matrix: $(STAMP)
 	$(BIN)/python scripts/matrix.py
+
+# The sdist, and the wheel built from it, in environments of their own.
+release-check: $(STAMP)
+	$(BIN)/python scripts/release_check.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check

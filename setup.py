@@ -75,13 +75,18 @@ setup(
     extras_require={
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
+        "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
+        "notebook": ["ipython>=8.15"],
+        "tui": ["textual>=8", "pydantic>=2"],
         "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
+        "transformers": ["transformers>=4.41"],
         "viewer": VIEWER,
     },
     entry_points={
         "console_scripts": [
             "pyprof = pyprof.commands.main:main",
+            "torch-pyprof = pyprof.commands.main:main",  # for uvx and pipx run, which look for the package's name
             "dlprof = pyprof.dlprof.command:main",
             "dlprofviewer = pyprof.commands.view:dlprofviewer",
             "prof.py = pyprof.commands.main:prof",

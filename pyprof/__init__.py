@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in _HOME, 
     from pyprof.capture.flight import flight as flight
     from pyprof.capture.instrument.patch import wrap as wrap
     from pyprof.capture.instrument.user_ranges import annotate as annotate
+    from pyprof.capture.loops import profiled as profiled
     from pyprof.capture.schedule import profile as profile
     from pyprof.errors import PyProfError as PyProfError
     from pyprof.estimation import estimate as estimate
@@ -42,6 +43,7 @@ _HOME = {
     "stop": "pyprof.capture.controller",
     "step": "pyprof.capture.controller",
     "profile": "pyprof.capture.schedule",
+    "profiled": "pyprof.capture.loops",
     "flight": "pyprof.capture.flight",
     "annotate": "pyprof.capture.instrument.user_ranges",
     "wrap": "pyprof.capture.instrument.patch",
@@ -74,6 +76,11 @@ def _proceed() -> None:
     autostart = sys.modules.get("pyprof.autostart")
     if autostart is not None:
         autostart.proceed()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add `%pyprof` and `%%pyprof` to a shell: IPython calls this for `%load_ext pyprof`."""
+    load_module("pyprof.integrations.notebook").load(shell)
 
 
 def __dir__() -> list[str]:

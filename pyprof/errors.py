@@ -25,6 +25,10 @@ class PyProfError(Exception):
 
     exit_code = 1
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython and notebooks print in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class FormatError(PyProfError):
     """A file that cannot be read as a recording, a net.dict or a profile database."""
@@ -40,6 +44,13 @@ class VersionError(FormatError):
 
 class CaptureError(PyProfError):
     """Capture cannot start or cannot write its file."""
+
+
+class MissingPackage(PyProfError, ImportError):
+    """A module of PyProf was imported that needs a package which is not installed."""
+
+    def __init__(self, module: str, package: str, extra: str):
+        super().__init__(f"{module} needs {package}: {install(extra)} {WHERE} installs it.")
 
 
 class UsageError(PyProfError):

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof import scratch
 from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, VersionError, install
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from pyprof.analysis.aggregation import Aggregation
     from pyprof.analysis.source import Source
+    from pyprof.integrations.notebook_frame import Frame
+    from pyprof.overview.html import Overview
     from pyprof.prof.hardware.machine import Hardware
     from pyprof.rules import Outcome
     from pyprof.store.files import Store
@@ -391,10 +393,20 @@ class Profile:
 
     @property
     def findings(self) -> pd.DataFrame:
-        """Findings of the expert rules, the largest saving first."""
+        """Findings of the expert rules, the largest saving first; paragraphs in a notebook."""
         from pyprof.analysis import dataframes
+        from pyprof.overview.html import Findings
 
-        return dataframes.findings([o.finding for o in self.outcomes if o.finding is not None])
+        return Findings(dataframes.findings([o.finding for o in self.outcomes if o.finding is not None]))
+
+    @property
+    def overview(self) -> Overview:
+        """Overview: the length of a step and where its time goes, what to change first, the slowest operators and
+        modules. The lines of `pyprof report` in a terminal, a table in a notebook."""
+        from pyprof.overview.figures import figures
+        from pyprof.overview.html import Overview
+
+        return Overview(figures(self.source()), str(self._path))
 
     @property
     def coverage(self) -> pd.DataFrame:
@@ -404,10 +416,21 @@ class Profile:
         with self.database.translate_errors():
             return dataframes.coverage(self.database)
 
-    def _repr_html_(self) -> str:
-        from pyprof.analysis import dataframes
+    def show(self, height: int = 640) -> Frame:
+        """Show the page of this profile in a notebook, `height` pixels high. Its server listens on this machine only
+        and ends with the notebook's kernel. Raises PyProfError outside of a notebook, and where the extra viewer is
+        missing."""
+        from pyprof.integrations.notebook_frame import show
 
-        return dataframes.html(self.source())
+        return show(str(self._path), height)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return the overview, as IPython and notebooks show it."""
+        overview = self.overview
+        return {"text/plain": str(overview), "text/html": overview._repr_html_()}
+
+    def _repr_html_(self) -> str:
+        return self.overview._repr_html_()
 
 
 def _silent(what: str, share: float) -> None:
@@ -423,7 +446,10 @@ def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
     """Read a recording of any known format, all recordings of a folder (a run), or a profile database. `memory`:
     include copies and sets in `rows` and `table`. Raises FormatError; for a folder of several runs it names them.
     """
-    return Profile.open(path, memory)
+    from pyprof.integrations.notebook_progress import bar
+
+    with bar() as progress:
+        return Profile.open(path, memory, progress)
 
 
 def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:

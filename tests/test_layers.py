@@ -59,7 +59,9 @@ STANDS_ON = {
     "timeline": CORE | {"store", "analysis", "reports"},
     "query": CORE | {"store", "reports"},
     "session": CORE | {
-        "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "viewer",
+        "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "overview",
+        "viewer",
+        "integrations.notebook_frame", "integrations.notebook_progress",
     },
     "gate": CORE | {"__init__", "analysis", "reports"},
     "replayable": CORE | {"store", "analysis"},
@@ -67,8 +69,8 @@ STANDS_ON = {
     "estimation": CORE | {"prof", "capture"},
     "module_totals": CORE | {"prof", "capture", "estimation"},
     "integrations": CORE | {
-        "__init__", "parse", "session", "query", "overview", "reports", "rules", "timeline", "viewer", "analysis",
-        "gate",
+        "__init__", "capture", "parse", "session", "query", "overview", "reports", "rules", "timeline", "viewer",
+        "analysis", "gate",
     },
     "dlprof": CORE | {
         "parse", "store", "analysis", "metrics", "reports", "rules", "render", "session", "overview", "commands",
@@ -77,12 +79,13 @@ STANDS_ON = {
         "parse", "prof", "store", "analysis", "metrics", "reports", "rules", "render", "export", "session",
         "timeline",
     },
+    "top": CORE | {"store", "analysis", "metrics", "overview", "reports", "rules", "viewer"},
     "commands": CORE | {
         "autostart", "capture", "store", "analysis", "export", "gate", "info", "integrations", "overview", "parse",
-        "prof", "query", "render", "replayable", "reports", "session", "module_totals", "viewer",
+        "prof", "query", "render", "replayable", "reports", "session", "module_totals", "top", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
-    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart"},
+    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook"},
     "__main__": {"commands"},
 }  # fmt: skip
 # Scripts that people run by path: they start a command, and nothing imports them.

@@ -89,7 +89,8 @@ def test_only_commands_and_lines_on_stderr_print() -> None:
 
 
 def test_errors_become_exit_codes_in_one_place() -> None:
-    """Elsewhere they are caught only where a process has another way to tell them: the server, a recorded program."""
+    """Elsewhere they are caught only where a process has another way to tell them: the server, a recorded program, a
+    screen."""
     allowed = (
         "frame.py",
         "commands/main.py",
@@ -98,6 +99,7 @@ def test_errors_become_exit_codes_in_one_place() -> None:
         "viewer/library.py",
         "dlprof/command.py",
         "integrations/mcp_server.py",
+        "top/app.py",
     )
     catching = [
         name
@@ -154,7 +156,7 @@ def test_sql_names_kinds_of_events_and_ranges() -> None:
 
 def test_libraries_stay_in_their_layers() -> None:
     homes = {
-        "rich": ("stages.py", "overview/lines.py", "render/layout.py"),
+        "rich": ("stages.py", "overview/lines.py", "render/layout.py", "top"), "textual": ("top/app.py", "top/grid.py"),
         "fastapi": ("viewer",), "starlette": ("viewer", "integrations/tensorboard_page.py"), "uvicorn": ("viewer",),
         "pydantic": ("viewer",),
         "xlsxwriter": ("viewer/exports.py",), "fpdf": ("viewer/exports.py",),

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { addressOf, addressOfPair, checked, fileOf, joined, layoutOf, LONGEST, PRESETS, read, type Layout } from "../src/timeline/layouts";
+import { CODE, STANDARD } from "../src/timeline/dock";
 import type { Track } from "../src/timeline/store";
 
 const COLORS = ["type", "module"];
@@ -7,33 +8,34 @@ const track = (id: number, kind: Track["kind"]): Track => ({ id, kind }) as Trac
 const TRACKS = [track(0, "range"), track(1, "range"), track(2, "stream"), track(3, "idle")];
 const layout: Layout = {
   ...{ name: "own", by: "module", arrows: false, counters: true, sum: "tree", work: true, compare: false },
-  ...{ hidden: ["range"], pinned: ["idle"] },
+  ...{ hidden: ["range"], pinned: ["idle"], panels: CODE },
 };
 
 test("a layout is what its address says, in any profile", () => {
   const address = addressOf(layout, TRACKS);
   expect(address).toEqual({ by: "module", arrows: "off", counters: "on", sum: "tree", work: "on", hide: "0,1", pin: "3" });
-  expect(layoutOf("own", (key) => address[key], TRACKS, COLORS)).toEqual(layout);
+  expect(layoutOf("own", (key) => address[key], TRACKS, COLORS, CODE)).toEqual(layout);
   expect(addressOf(layout, [track(7, "idle"), track(9, "range")])).toMatchObject({ hide: "9", pin: "7" });
-  const plain = layoutOf("plain", () => undefined, TRACKS, COLORS);
+  const plain = layoutOf("plain", () => undefined, TRACKS, COLORS, STANDARD);
   expect(Object.values(addressOf(plain, TRACKS)).filter(Boolean)).toEqual([]);
 });
 
 test("a kind is hidden if all of its tracks are", () => {
-  const hidden = (hide: string): readonly string[] => layoutOf("x", (key) => (key === "hide" ? hide : undefined), TRACKS, COLORS).hidden;
+  const hidden = (hide: string): readonly string[] =>
+    layoutOf("x", (key) => (key === "hide" ? hide : undefined), TRACKS, COLORS, STANDARD).hidden;
   expect(hidden("0")).toEqual([]);
   expect(hidden("0,1,2")).toEqual(["range", "stream"]);
 });
 
 test("what another program wrote into the address is not kept", () => {
-  const one = layoutOf("x", () => "<b>", TRACKS, COLORS);
+  const one = layoutOf("x", () => "<b>", TRACKS, COLORS, STANDARD);
   expect(checked(one, COLORS)).toEqual(one);
 });
 
 test("two stretches are in view beside each other", () => {
   const address = addressOfPair({ area: { from: 300, to: 400 }, versus: { from: 100, to: 200 } });
   expect(address).toEqual({ area: "300_400", versus: "100_200", from: "97", to: "403" });
-  expect(layoutOf("x", (key) => address[key], TRACKS, COLORS).compare).toBe(true);
+  expect(layoutOf("x", (key) => address[key], TRACKS, COLORS, STANDARD).compare).toBe(true);
 });
 
 test("a file has the layouts that were written", () => {
@@ -58,6 +60,7 @@ test.each([
   [wrong({ by: "taste" }), "unknown value of by"],
   [wrong({ arrows: "no" }), "unknown value of arrows"],
   [wrong({ sum: 1 }), "unknown value of sum"],
+  [wrong({ panels: { below: [] } }), "unknown value of panels"],
   [wrong({ hidden: "range" }), "unknown value of hidden"],
   [wrong({ pinned: ["toString"] }), "unknown value of pinned"],
 ])("a file that has none is a sentence, %#", (text, sentence) => {
@@ -70,4 +73,9 @@ test("layouts of a file are beside those of the same name, unless they are the s
   expect(both).toEqual([layout, { ...other, name: "own (2)" }]);
   expect(joined(both, [other, layout])).toEqual(both);
   expect(joined(both, both)).toEqual(both);
+});
+
+test("a layout that knows nothing of panels has them where they are at first", () => {
+  const old = Object.fromEntries(Object.entries(layout).filter(([key]) => key !== "panels"));
+  expect(checked(old, COLORS)).toEqual({ ...layout, panels: STANDARD });
 });

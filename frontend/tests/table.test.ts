@@ -33,7 +33,8 @@ test("of a path the end and the numbered part stay", () => {
   expect(segments("a/b")).toBeUndefined();
   expect(segments("package/module.py:95", false)).toEqual([
     { text: "package", keep: false },
-    { text: "/module.py:95", keep: true },
+    { text: "/module.py", keep: true },
+    { text: ":95", keep: true, number: true },
   ]);
   expect(texts("Net_0.Encoder_0.Layer_*.Linear_3")).toEqual(["Net_0.Encoder_0.Layer_*", "[.Linear_3]"]);
   expect(texts("Net_0.Encoder_0.Layer_17.Linear_3")).toEqual(["Net_0.Encoder_0", "[.Layer_17.Linear_3]"]);

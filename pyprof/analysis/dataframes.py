@@ -7,7 +7,6 @@ Integers are nullable (Int64); times are in ns from the recording's first event;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -175,20 +174,6 @@ def coverage(store: Store) -> pd.DataFrame:
     line add up to everything. Lines of dropped events have only a count."""
     table = ledger(store, by_worker=False).drop(columns="worker")
     return table.rename(columns={"time": "time_ns"})
-
-
-def html(source: Source) -> str:
-    """Return the metrics as a small HTML table for a notebook."""
-    rows = []
-    for metric in metrics.METRICS.values():
-        value = metric.function(source.window)
-        text = "na" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-        rows.append(
-            f'<tr title="{escape(metric.text)}"><td>{escape(metric.heading)}</td>'
-            f'<td style="text-align:right">{text} {escape(metric.unit)}</td></tr>'
-        )
-    name = escape(str(source.store.meta.get("source", source.store.path.name)))
-    return f"<table><caption>{name}</caption>{''.join(rows)}</table>"
 
 
 def worker_columns(store: Store, ids: Ints) -> dict[str, Any]:

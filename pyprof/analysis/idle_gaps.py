@@ -149,15 +149,17 @@ def causes_of(activity: Activity, gaps: Gaps, waits: Waits) -> Causes:
     until = np.where(has_launch, np.minimum(returned, gaps.end), gaps.end)
     queued = has_launch & (returned <= gaps.start)
     until = np.maximum(until, gaps.start)
+    # Nothing was recorded yet, and the first event had to wait on the device: for what was launched before.
+    earlier = has_launch & (gaps.start <= activity.span[0]) & (gaps.end - until > until - gaps.start)
     loading = activity.dataloader.within(gaps.start, until)
     wait = waits.at(gaps.start, thread)
     kind = _at(call["kind"].values, wait)
     cause = np.select(
         [
-            queued, (loading > 0) & (2 * loading >= until - gaps.start), kind == API_KINDS.index("sync"), wait >= 0,
-            has_launch,
+            queued, earlier, (loading > 0) & (2 * loading >= until - gaps.start), kind == API_KINDS.index("sync"),
+            wait >= 0, has_launch,
         ],
-        [QUEUED, DATALOADER, SYNC, COPY, LAUNCH],
+        [QUEUED, NOTHING, DATALOADER, SYNC, COPY, LAUNCH],
         NOTHING,
     )  # fmt: skip
     waited = (cause == SYNC) | (cause == COPY)

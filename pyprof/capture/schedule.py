@@ -32,6 +32,8 @@ class profile:
     stacks of waiting calls above so many ns, `sample="cpu"` stacks of running threads every 10 ms.
     """
 
+    _marks_of_others = True  # steps are those of the optimizer or the loader until the script marks one
+
     def __init__(
         self,
         output: str | None = None,
@@ -65,7 +67,7 @@ class profile:
             controller.init_only()
             self._begin()
             # A single step ends before the script can mark it.
-            if self.wait or self.warmup or self.active > 1:
+            if self._marks_of_others and (self.wait or self.warmup or self.active > 1):
                 self._marks = Marks(self._on_step)
                 self._marks.follow()
                 control.on_script_step.append(self._script)
@@ -82,11 +84,13 @@ class profile:
         return session
 
     @contained
-    def step(self) -> None:
-        """Mark the end of a step."""
+    def step(self, number: int | None = None) -> None:
+        """Mark the end of a step. `number`: its number in the file; by default steps are counted from 0."""
         if control.plan is not None:
             controller.step()
         elif self._session is not None and control.session is self._session:
+            if number is not None:
+                self._session.next_step = number
             self._session.step()
         if control.plan is None:
             controller.notify_script_step()

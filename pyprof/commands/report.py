@@ -118,8 +118,7 @@ def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
     if absent:
         say(arguments.prog, f"{arguments.file} is incomplete: {absent}.")
     if not rows:
-        needs = f": it needs {report_.needs}" if report_.needs else ", the recording has nothing for it"
-        say(arguments.prog, f"{report_.name} has no rows{needs}.")
+        say(arguments.prog, report_.nothing)
 
 
 def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:

@@ -55,6 +55,10 @@ def add_arguments(parser: Parser) -> None:
         help="another host name accepted by the viewer; may be repeated",
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
+    parser.add_argument(
+        "--notebook", action="store_true",
+        help="for Profile.show(): notebooks of this machine may frame the page; end when stdin ends",
+    )  # fmt: skip
 
 
 def _address(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +96,7 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", nargs=1, metavar="database", help=_FILE)
     parser.set_defaults(
         prog=parser.prog, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
-        allow_host=[], demo=False,
+        allow_host=[], demo=False, notebook=False,
     )  # fmt: skip
     arguments = parser.parse_args(argv)
     with removed_by_signals():

@@ -16,7 +16,6 @@ from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, urlencode
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -25,6 +24,7 @@ from mcp.types import ToolAnnotations
 from pyprof import __version__
 from pyprof.errors import PyProfError, UsageError
 from pyprof.session import Profile
+from pyprof.viewer.addresses import address
 
 ROWS, MOST_ROWS = 50, 500  # of an answer: by default, and at most
 SIZE = 60_000  # characters of an answer's rows
@@ -43,7 +43,7 @@ class Profiles:
 
     def __init__(self, paths: Sequence[str], page: str):
         self._allowed = [Path(path).resolve() for path in paths]
-        self.page = page.rstrip("/")
+        self.page = page
         self._open: OrderedDict[Path, Profile] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -87,8 +87,7 @@ class Profiles:
 
     def link(self, view: str, **parameters: str) -> str:
         """Return the address of a view of the page."""
-        query = urlencode(parameters, quote_via=quote)
-        return f"{self.page}/#/{view}" + (f"?{query}" if query else "")
+        return address(self.page, view, **parameters)
 
 
 def server(paths: Sequence[str], page: str) -> MCPServer[Any]:

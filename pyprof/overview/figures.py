@@ -17,6 +17,7 @@ from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.reports.headline import Best, Step, best_finding, mean_step
+from pyprof.rules import Outcome
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
 from pyprof.store import reads
@@ -59,13 +60,14 @@ class Figures(NamedTuple):
     verdict: tuple[str, ...] = ()  # of a flight record
 
 
-def figures(source: Source) -> Figures:
-    """Return all figures of the overview. Raises PyProfError."""
+def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
+    """Return all figures of the overview. `outcomes`: of the rules, where they are known already. Raises
+    PyProfError."""
     run = Run(source)
     operators, kernels = _operators(source)
     aggregation = source.aggregation
     rank, ranks = _ranks(run)
-    outcomes = evaluate(source)
+    outcomes = evaluate(source) if outcomes is None else outcomes
     return Figures(
         gpu=source.gpu,
         step=mean_step(source, run),

@@ -24,6 +24,7 @@ from pyprof.terminal import visible
 from pyprof.units import duration
 
 MOST = 15
+NOTHING = "Step na: nothing was recorded."
 NARROW = 60
 _PARTS = {
     "forward": "forward", "backward": "backward", "recompute": "recompute", "optimizer": "optimizer",
@@ -44,13 +45,13 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     width = max(width, NARROW)
     if overview.verdict:
         return _flight(overview, width, encoding, path)
-    fixed = [_ledger(overview, width), *_next(overview, path, width, encoding)]
-    step, table = _step(overview, width), _table(overview, width, encoding)
-    table = table[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
-    room = MOST - len(fixed) - len(step) - len(table)
-    finding = _wrap(re.sub(r"(?<=\d) ", _SPACE, _finding(overview, encoding)), width, room)
+    fixed = [ledger(overview, width), *_next(overview, path, width, encoding)]
+    step, rows = _step(overview, width), table(overview, width, encoding)
+    rows = rows[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
+    room = MOST - len(fixed) - len(step) - len(rows)
+    finding = _wrap(re.sub(r"(?<=\d) ", _SPACE, finding_text(overview, encoding)), width, room)
     blank = [""] if room - len(finding) >= 2 else []
-    return [*step, *blank, *table, *blank, *fixed[:1], *finding, *fixed[1:]]
+    return [*step, *blank, *rows, *blank, *fixed[:1], *finding, *fixed[1:]]
 
 
 def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str]:
@@ -59,15 +60,15 @@ def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str
     verdict = [line for text in overview.verdict for line in _wrap(visible(text, encoding), width, 4)]
     verdict = verdict[: MOST - 1 - len(step) - len(ending)]
     room = MOST - 1 - len(step) - len(ending) - len(verdict)
-    table = _table(overview, width, encoding)[:room] if room > 1 else []
-    return [*verdict, "", *step, *table, *ending]
+    rows = table(overview, width, encoding)[:room] if room > 1 else []
+    return [*verdict, "", *step, *rows, *ending]
 
 
 def _step(overview: Figures, width: int) -> list[str]:
     step = overview.step
     if step.length is None:
-        return ["Step na: nothing was recorded."]
-    head = _counted(step)
+        return [NOTHING]
+    head = counted(step)
     if step.busy is not None:
         busy, idle = round_shares([step.busy, 100 - step.busy])
         head += f"; GPU busy {busy} %, idle {idle} %"
@@ -85,15 +86,25 @@ def _parts(parts: Sequence[tuple[str, float]], width: int, title: str) -> list[s
     """Return parts of a step with their shares, on at most two lines."""
     if not parts:
         return []
-    names = _PARTS | (_ON_GPU | {"other": "other"} if title else {})
     texts = [
-        f"{names[name]} {number} %".replace(" ", _SPACE)
+        f"{part_name(name, bool(title))} {number} %".replace(" ", _SPACE)
         for (name, _), number in zip(parts, round_shares([share for _, share in parts]))
     ]
     return _wrap(title + ", ".join(texts), width, 2, "  ")
 
 
-def _counted(step: Step) -> str:
+def part_name(part: str, on_gpu: bool) -> str:
+    """Return a part of a step in words.
+
+    >>> part_name("other", False), part_name("other", True)
+    ('outside operators', 'other')
+    """
+    names = _PARTS | (_ON_GPU | {"other": "other"} if on_gpu else {})
+    return names[part]
+
+
+def counted(step: Step) -> str:
+    """Return the length of a step and of how many it is the mean."""
     time = duration(step.length or 0)
     if step.number is None:
         return f"Whole recording {time} (no steps found)"
@@ -123,7 +134,7 @@ class _Column(NamedTuple):
     head: float | None = None
 
 
-def _table(overview: Figures, width: int, encoding: str) -> list[str]:
+def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
     """Return operators and modules side by side: a line of headings, and five of each."""
     columns = [*_operators(overview, width), *_modules(overview, width)]
     height = max(len(column.cells) for column in columns)
@@ -159,7 +170,7 @@ def _operators(overview: Figures, width: int) -> list[_Column]:
                 ["Calls", *("na" if row.calls is None else f"{row.calls:,}" for row in overview.operators)]
             )
         )
-    return out if overview.kernels else [*out, _Column(["Line", *map(_place, overview.operators)], 0.0)]
+    return out if overview.kernels else [*out, _Column(["Line", *map(place, overview.operators)], 0.0)]
 
 
 def _modules(overview: Figures, width: int) -> list[_Column]:
@@ -178,10 +189,10 @@ def _numbers(rows: Sequence[Row], width: int) -> list[_Column]:
     return out
 
 
-def _place(row: Row) -> str:
+def place(row: Row) -> str:
     """Return file and line, and the number of other lines.
 
-    >>> _place(Row("mm", 1, None, 1, "/project/net.py:30", 2)), _place(Row("mm", 1, None, 1))
+    >>> place(Row("mm", 1, None, 1, "/project/net.py:30", 2)), place(Row("mm", 1, None, 1))
     ('net.py:30 +2', 'na')
     """
     if row.line is None:
@@ -205,7 +216,7 @@ def _cell(text: str, head: float | None, width: int, encoding: str) -> str:
     return gap + content if head is None else content + gap
 
 
-def _ledger(overview: Figures, width: int) -> str:
+def ledger(overview: Figures, width: int = 1000) -> str:
     """Return the shares of the time that are explained."""
     parts = [(name, _explained(part)) for name, part in overview.ledger]
     whole = f"Time with known {', '.join(f'{name} {part} %' for name, part in parts)}".replace("na %", "na")
@@ -223,7 +234,8 @@ def _explained(part: float | None) -> str:
     return f"{part:.0f}" if part in (0, 100) else f"{min(max(part, 0.1), 99.9):.1f}"
 
 
-def _finding(overview: Figures, encoding: str) -> str:
+def finding_text(overview: Figures, encoding: str = "utf-8") -> str:
+    """Return the sentence about the first finding, and its saving."""
     best = overview.best
     if best is None:
         return f"Finding: none ({overview.evaluated} rules could be evaluated)."

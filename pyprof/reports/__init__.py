@@ -116,6 +116,12 @@ class Report(NamedTuple):
     needs: str = ""  # what a recording must have for any rows; empty if every recording has rows
     view: View = _PLAIN
 
+    @property
+    def nothing(self) -> str:
+        """The sentence for a report without rows."""
+        needs = f": it needs {self.needs}" if self.needs else ", the recording has nothing for it"
+        return f"{self.name} has no rows{needs}."
+
     def choose(self, **values: str) -> Report:
         """Return the report with other values of its options. Raises UsageError for an unknown option or value."""
         options = {option.name: option for option in self.options}

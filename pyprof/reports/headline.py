@@ -80,10 +80,14 @@ def late_rank(source: Source) -> str:
     own = max(late, key=lambda rows: int(rows["late_ns"].sum()))
     most = own.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
     number = "" if pd.isna(most["place"]) else f" (number {most['place']} of the iteration)"
+    behind, caused, before = (int(own[key].sum()) for key in ("late_ns", "own_ns", "before_ns"))
+    # A rank that only began later, or was late before, is not the one to be changed.
+    what = "is the straggler: last to arrive" if 2 * caused >= behind - before else "arrives last"
+    earlier = f", {duration(before)} are from before the recording" if before > 0 else ""
     return (
-        f"{most['worker']} is the straggler: last to arrive at {own['times_last'].sum():,} of "
-        f"{own['collectives'].sum():,} collectives, {duration(int(own['late_ns'].sum()))} behind the first rank in "
-        f"total, {duration(int(most['late_ns']))} of it at {most['name']}{number}."
+        f"{most['worker']} {what} at {own['times_last'].sum():,} of {own['collectives'].sum():,} collectives, "
+        f"{duration(behind)} behind the first rank in total, {duration(int(most['late_ns']))} of it at "
+        f"{most['name']}{number}. {duration(max(caused, 0))} of that are its own{earlier}."
     )
 
 

@@ -85,18 +85,19 @@ _KEYS = {"place": (*_PLACE, "line", "stack"), "line": ("line",), "cause": ()}
     view=View("Time", sort="-total_ns", sums="count total_ns"),
 )
 def idle(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per worker, device, cause and place of the host, sorted by total time, for gaps in which no kernel, copy
-    or set ran on the device. A gap has one cause, the first of these that holds. queued: the launch of the event
+    """One row per worker, device, cause and place of the host, sorted by total time, for gaps in which no kernel,
+    copy or set ran on the device. A gap has one cause, the first of these that holds. queued: the launch of the event
     after the gap had returned before the gap began, so the device waited for other work of its own. data loader: the
     CPU waited for it for at least half of the time from the start of the gap to the end of that launch.
     synchronization, host copy: when the gap began, the launching thread was in a call that waits for the device, or
     in a copy call that returned only after the copy had ended, so nothing could be queued. launch-bound: the launch
-    came too late for another reason. not recorded: no event follows, or its launch was not recorded; waits of
-    any thread then count. For a gap that extends beyond the recording of its process, the cause is that of the
-    recorded part. All gaps and the time in which the device worked add up to the window, without pauses in which the
-    recording was read. The place of the host is that of most of the time from the start of the gap to the end of that
-    launch, on the launching thread; without a launch, on the thread with the most launches. A recording without a GPU
-    has no rows."""
+    came too late for another reason. not recorded: no event follows, or its launch was not recorded; waits of any
+    thread then count. So is a gap at the start of the recording in which the launch had returned before half of it:
+    the device worked on what was launched before. For a gap that extends beyond the recording of its process, the
+    cause is that of the recorded part. All gaps and the time in which the device worked add up to the window, without
+    pauses in which the recording was read. The place of the host is that of most of the time from the start of the
+    gap to the end of that launch, on the launching thread; without a launch, on the thread with the most launches. A
+    recording without a GPU has no rows."""
     rows: list[pd.DataFrame] = []
     for activity, steps in activities(source):
         low, high = steps.window

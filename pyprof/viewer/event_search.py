@@ -21,7 +21,7 @@ from pyprof.store.files import Store
 from pyprof.timeline import stored
 from pyprof.timeline.records import Records
 from pyprof.timeline.stored import Place
-from pyprof.viewer.filters import Condition, digits_of, parse, text_test
+from pyprof.viewer.filters import Condition, digits_of, parse, split, text_test
 from pyprof.viewer.models import EventHit, EventHits, SearchHits, TrackHits
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.timeline import texts_by_number
@@ -45,8 +45,6 @@ COLUMNS = (
 )
 _KEYS = {column.key for column in COLUMNS}
 _OF_OPERATOR = ("name", "type", "op_id", "module", "direction", "line")
-_FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
-_WORD = re.compile(r'[a-z_]+:"[^"]*"|\S+')  # a value with spaces is in quotes
 # Tables of the texts of records; others are in `string`.
 _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle": "label"}
 
@@ -69,30 +67,10 @@ class Hits(NamedTuple):
         return sum(column.nbytes for column in self)
 
 
-def split(text: str) -> tuple[str, list[str]]:
-    """Return the text to look for, and the filters among the words.
-
-    >>> split("volta gemm dur:>5ms aten::mm")
-    ('volta gemm aten::mm', ['dur:>5ms'])
-    >>> split('line:"=my net.py:7"')
-    ('', ['line:=my net.py:7'])
-    """
-    words, filters = [], []
-    for word in _WORD.findall(text):
-        match = _FILTER.fullmatch(word)
-        if match is None or match[1] not in _KEYS:
-            words.append(word)
-            continue
-        value = match[2]
-        quoted = len(value) > 1 and value[0] == value[-1] == '"'
-        filters.append(f"{match[1]}:{value[1:-1] if quoted else value}")
-    return " ".join(words), filters
-
-
 def find(store: Store, text: str, worker: int | None) -> Hits:
     """Return the events with a text in their names that pass the filters. Raises Trouble for a wrong filter, for no
     text at all, and for more events than can be kept."""
-    needle, filters = split(text)
+    needle, filters = split(text, _KEYS)
     conditions = parse(filters, COLUMNS)
     if not needle and not conditions:
         raise Trouble("parameter", "find: type a part of a name, or a filter such as dur:>5ms.", "find")

@@ -9,7 +9,7 @@ the whole text, or a whole line of it, as of a call stack. `?` matches unknown, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from pyprof.reports import Column
@@ -24,6 +24,8 @@ _NUMBER = r"[+-]?(?:[0-9][0-9,_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?
 _AMOUNT = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Zµ%]*)\s*")
 _COMPARISON = re.compile(r"\s*(<=|>=|=|<|>)(.*)", re.S)
 _DIGITS = re.compile(r"[0-9,.\-+eE]+")
+_FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
+_WORD = re.compile(r'[a-z_]+:"[^"]*"|\S+')  # a value with spaces is in quotes
 
 
 class Bounds(NamedTuple):
@@ -44,6 +46,26 @@ class Condition(NamedTuple):
     truth: bool | None = None
     bounds: Bounds | None = None
     digits: str | None = None  # of a number as written, without separators
+
+
+def split(text: str, keys: Container[str]) -> tuple[str, list[str]]:
+    """Return the text to look for, and the filters among the words: those that begin with one of the keys.
+
+    >>> split("volta gemm dur:>5ms aten::mm", ["dur"])
+    ('volta gemm aten::mm', ['dur:>5ms'])
+    >>> split('line:"=my net.py:7"', ["line"])
+    ('', ['line:=my net.py:7'])
+    """
+    words, filters = [], []
+    for word in _WORD.findall(text):
+        match = _FILTER.fullmatch(word)
+        if match is None or match[1] not in keys:
+            words.append(word)
+            continue
+        value = match[2]
+        quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        filters.append(f"{match[1]}:{value[1:-1] if quoted else value}")
+    return " ".join(words), filters
 
 
 def parse(filters: Sequence[str], columns: Iterable[Column]) -> list[Condition]:

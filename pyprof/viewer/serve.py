@@ -12,8 +12,10 @@ import asyncio
 import gc
 import getpass
 import os
+import signal
 import socket
 import sys
+import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
@@ -59,13 +61,23 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
         token = token_of(arguments.file) if arguments.token else None
         guard = Guard(
-            arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path
-        )
+            arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path,
+            in_frames=arguments.notebook,
+        )  # fmt: skip
+        if arguments.notebook:
+            threading.Thread(target=_end_with_stdin, daemon=True).start()
         await _run(name, arguments, library, guard, sockets, root)
     finally:
         await library.close()
         for listener in sockets:
             listener.close()
+
+
+def _end_with_stdin() -> None:
+    """Interrupt this server when stdin ends, however the process that has the other end did."""
+    with suppress(OSError, ValueError):
+        sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _check_installed(name: str) -> None:

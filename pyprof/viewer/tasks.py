@@ -20,6 +20,8 @@ from pyprof.store import reads
 from pyprof.viewer.column_table import Frame, arrow, report_table
 
 if TYPE_CHECKING:
+    from pyprof.analysis.source import Source
+    from pyprof.rules import Outcome
     from pyprof.viewer.task_context import Progress, Session
 
 TASKS: Registry[Callable[..., Any]] = Registry("task")
@@ -178,6 +180,14 @@ def events(
 @TASKS.register("insights")
 def insights(session: Session, progress: Progress, aggregation: int, worker: int | None) -> dict[str, Any]:
     """Return the findings of the rules."""
+    from pyprof.rules.evaluation import evaluate
+
+    source = session.source(aggregation, worker)
+    return judged(source, evaluate(source))
+
+
+def judged(source: Source, outcomes: list[Outcome]) -> dict[str, Any]:
+    """Return the findings among the outcomes of the rules, what they need, and the sentence about a step."""
     from pyprof.reports.headline import (
         best_finding,
         headline,
@@ -185,11 +195,9 @@ def insights(session: Session, progress: Progress, aggregation: int, worker: int
         mean_step,
     )
     from pyprof.rules.context import NO_GPU, Run
-    from pyprof.rules.evaluation import evaluate
 
-    source = session.source(aggregation, worker)
     results: list[dict[str, Any]] = []
-    silent, outcomes, run = 0, evaluate(source), Run(source)
+    silent, run = 0, Run(source)
     for outcome in outcomes:
         finding = outcome.finding
         definition = outcome.rule

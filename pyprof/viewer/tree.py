@@ -8,6 +8,7 @@ paths: they are the same in another aggregation, and short.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,12 @@ _KEY = 6  # bytes: with 50,000 nodes, one tree in 200,000 has two equal keys, wh
 
 
 class Tree:
-    """Tree built from a table of nodes (`tree_reports`)."""
+    """Tree built from a table of nodes (`tree_reports`); `more`: columns of the table that the report has not."""
 
-    def __init__(self, answer: tuple[Any, pa.Table], name: str):
+    def __init__(self, answer: tuple[Any, pa.Table], name: str, more: tuple[Column, ...] = ()):
         table = answer[1]
         self.complete: bool = answer[0]["complete"]
-        self.columns = columns_of(name)
+        self.columns = (*columns_of(name), *more)
         self.frame = Frame(table, (_NAME, *self.columns))
         self.paths: list[str] = table.column("path").to_pylist()
         self.names: list[str] = table.column("name").to_pylist()
@@ -56,7 +57,7 @@ class Tree:
     def page(self, offset: int, limit: int, sort: str | None, search: str, open: str | None) -> models.Tree:
         """Return some rows. Raises Trouble for an unknown column."""
         opened, open_text = self._open_mask(open)
-        matching = self._matching(search.strip().casefold()) if search.strip() else None
+        matching = self.matching(search) if search.strip() else None
         rows = self.rows(opened if matching is None else matching, matching, sort)
         visible: Ints = rows[offset : offset + limit]
         unfolded = (opened if matching is None else matching) & self.inside
@@ -112,10 +113,16 @@ class Tree:
         opened[[self.at[word] for word in words if word in self.at]] = not all_open
         return opened, text
 
-    def _matching(self, needle: str) -> Bools:
-        """Return a mask of nodes whose name contains a text or whose path ends with it, and of their ancestors."""
+    def matching(self, search: str, filters: Sequence[str] = ()) -> Bools:
+        """Return a mask of nodes whose name contains a text or whose path ends with it, and that pass the filters, and
+        of their ancestors. Raises Trouble."""
+        needle = search.strip().casefold()
         mask: Bools = self.frame.matching("name", lambda name: needle in name.casefold())
         mask |= np.array([path.casefold().endswith(needle) for path in self.paths], bool)
+        if filters:
+            passed = np.zeros(len(mask), bool)
+            passed[self.frame.select(filters=filters)] = True
+            mask &= passed
         for nodes in reversed(self.levels[1:]):
             mask[self.parent[nodes[mask[nodes]]]] = True
         return mask

@@ -177,6 +177,8 @@ def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[t
         call = None
         if launch and launch.end <= start:
             cause = "queued"
+        elif launch and start <= first and end - until > until - start:
+            cause = "not recorded"  # the device worked on what was launched before the recording
         elif wait and 2 * wait >= until - start:
             cause = "data loader"
         elif running:

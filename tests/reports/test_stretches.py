@@ -277,6 +277,18 @@ def test_why_a_device_had_nothing_to_do(calls, wait, cause):
     assert found[0]["call"] == ("cudaStreamSynchronize" if cause == "synchronization" else None)
 
 
+@pytest.mark.parametrize(("returned", "cause"), [(20, "launch-bound"), (19, "not recorded")])
+def test_a_gap_at_the_start_in_which_the_launch_came_early_is_of_earlier_work(returned, cause):
+    """The gap 10..30: the device was busy with what had been launched before the recording, if the launch had returned
+    in its first half. The same later is a wait for the launch."""
+    what = Recording(
+        launches=[Launch(10, returned, 1), Launch(100, 100 + returned - 10, 2)],
+        kernels=[Kernel("a", 30, 100, 1), Kernel("b", 120, 130, 2)],
+    )
+    sums = {row["cause"]: row["total_ns"] for row in rows(load(what).report("idle"))}
+    assert sums == ({cause: 40} if cause == "launch-bound" else {cause: 20, "launch-bound": 20})
+
+
 @pytest.mark.parametrize(("returned", "cause"), [(105, "host copy"), (99, "launch-bound")])
 def test_a_copys_call_waits_only_if_it_returned_after_the_copy(returned, cause):
     what = Recording(

@@ -55,7 +55,6 @@ EXCEPTIONS = {
     "the same work may be on another rank in another run.",
     "PD10": "Operators that are compared have none inside them: their own durations are their durations.",
     "WU01": "It is the Overview.",
-    "WL01": "Not yet.",
     "WX12": "Not yet.",
     "WY09": "It needs the path first.",
 }

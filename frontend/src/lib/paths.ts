@@ -2,8 +2,10 @@
 
 export interface Segment {
   text: string;
-  /** It stays when the others are cut. */
+  /** It is cut after the others. */
   keep: boolean;
+  /** The number of a line, which is never cut. */
+  number?: true;
 }
 
 const MODULE = /^\w+(\.[\w[\]*]+){2,}$/;
@@ -24,5 +26,10 @@ export function segments(path: string, numbers = true): Segment[] | undefined {
     if (before && before.keep === keep) before.text += text;
     else out.push({ text, keep });
   });
+  const line = numbers ? undefined : /:\d+$/.exec(parts[last]!)?.[0];
+  if (line) {
+    out[out.length - 1]!.text = parts[last]!.slice(0, -line.length);
+    out.push({ text: line, keep: true, number: true });
+  }
   return out;
 }

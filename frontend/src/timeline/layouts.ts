@@ -1,6 +1,7 @@
 // Layouts of the timeline: colors, arrows, counters, sums, and which kinds of tracks are hidden or pinned, under a name;
-// and whether two steps are compared.
+// whether two steps are compared, and where the panels are.
 // They name kinds and not tracks, so that they fit any profile.
+import { ANALYZE, checked as arrangement, CODE, COMPARE, STANDARD, type Arrangement } from "./dock";
 import { KINDS } from "./lanes";
 import type { Track } from "./store";
 import { textOf, type Window } from "./view";
@@ -16,6 +17,7 @@ export interface Layout {
   compare: boolean;
   hidden: readonly Track["kind"][];
   pinned: readonly Track["kind"][];
+  panels: Arrangement;
 }
 /** Two stretches of time. */
 export interface Pair {
@@ -29,12 +31,22 @@ export const LONGEST = 60; // characters of a name
 export const LARGEST = 200_000; // characters of a file
 const SUMS = ["type", "operator", "module", "kernel", "kind", "flame", "tree"];
 
-const PLAIN = { by: "type", arrows: true, counters: false, sum: "type", work: false, compare: false, hidden: [], pinned: [] } as const;
+const PLAIN = {
+  by: "type",
+  arrows: true,
+  counters: false,
+  sum: "type",
+  work: false,
+  compare: false,
+  hidden: [],
+  pinned: [],
+  panels: STANDARD,
+} as const;
 export const PRESETS: readonly Layout[] = [
   { ...PLAIN, name: "Simple", hidden: ["range", "function", "overlap", "api", "file", "loader"] },
-  { ...PLAIN, name: "Analyze", counters: true, sum: "operator", work: true },
-  { ...PLAIN, name: "Code", by: "module", sum: "module", hidden: ["module", "overlap", "api", "file", "loader", "idle"] },
-  { ...PLAIN, name: "Compare", sum: "operator", compare: true, hidden: ["range", "function", "overlap", "file"] },
+  { ...PLAIN, name: "Analyze", counters: true, sum: "operator", work: true, panels: ANALYZE },
+  { ...PLAIN, name: "Code", by: "module", sum: "module", hidden: ["module", "overlap", "api", "file", "loader", "idle"], panels: CODE },
+  { ...PLAIN, name: "Compare", sum: "operator", compare: true, hidden: ["range", "function", "overlap", "file"], panels: COMPARE },
 ];
 
 /** What the address has to say for a layout. */
@@ -68,6 +80,7 @@ export function layoutOf(
   get: (key: string) => string | undefined,
   tracks: readonly Track[],
   colors: readonly string[],
+  panels: Arrangement,
 ): Layout {
   const kinds = (key: string): Track["kind"][] => {
     const ids = new Set((get(key) ?? "").split(","));
@@ -86,6 +99,7 @@ export function layoutOf(
     compare: Boolean(get("versus")),
     hidden: kinds("hide"),
     pinned: kinds("pin"),
+    panels,
   };
 }
 
@@ -120,6 +134,8 @@ export function checked(value: unknown, colors: readonly string[]): Layout {
     if (!Array.isArray(list) || !list.every((kind) => typeof kind === "string" && Object.hasOwn(KINDS, kind))) throw wrong(key);
     return [...new Set(list as Track["kind"][])];
   };
+  const panels = arrangement(one.panels);
+  if (!panels) throw wrong("panels");
   return {
     name,
     by: text("by", colors),
@@ -130,6 +146,7 @@ export function checked(value: unknown, colors: readonly string[]): Layout {
     compare: flag("compare"),
     hidden: kinds("hidden"),
     pinned: kinds("pinned"),
+    panels,
   };
 }
 

@@ -116,6 +116,8 @@ def test_a_layout_is_for_any_profile(page: Page, opened: Open, on_cpu: Asking):
     start(page, arrows="off", sum="kernel", hide=",".join(map(str, ids)))
     save(page, HOSTILE)
     (layout,) = kept(page)
+    panels = layout.pop("panels")
+    assert panels["below"]["groups"] == [{"tabs": ["sums"], "active": "sums", "share": 1}]
     assert layout == {
         "name": HOSTILE, "by": "type", "arrows": False, "counters": False, "sum": "kernel", "work": False,
         "compare": False,

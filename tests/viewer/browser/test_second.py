@@ -224,8 +224,9 @@ def test_an_event_of_the_other_recording(page: Page, runs: Asking):
     details = runs.json(f"/api/details/launch/{launch}", run=NEW)
     assert drawer.locator("h2").inner_text() == details["title"]
     assert page.find("[data-strip]").inner_text().count(" of new, starts at") == 1
+    page.find("[data-tab=sums]").click()
     sums = page.find("[data-selection]")
-    assert sums.count() == 2
+    page.until("[data-selection]", 2)
     low, high = (int(text) for text in sums.nth(1).get_attribute("data-selection").split("-"))
     expected = runs.json("/api/timeline/selection", run=NEW, start=low, end=high)
     assert low == other[0]

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of the overview, and findings, as HTML for a notebook: `prof`, `prof.overview`, `prof.findings`.
+
+Styles are in the elements, without scripts: a notebook keeps both only of what it trusts. Colors of text and background
+are the notebook's, so that it may be light or dark. All texts of a recording are escaped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from pyprof.overview import lines
+from pyprof.overview.figures import Figures, Row
+from pyprof.reports.headline import Step
+from pyprof.terminal import visible
+from pyprof.units import duration
+
+_COLORS = {
+    "forward": "#4c78a8", "backward": "#f58518", "recompute": "#e45756", "optimizer": "#54a24b", "no_phase": "#9d755d",
+    "dataloader": "#b279a2", "data_loader": "#b279a2", "launch_bound": "#9a9a9a", "queued": "#6f6f6f",
+    "synchronization": "#c9a227", "host_copy": "#72b7b2", "not_recorded": "#d0d0d0",
+}  # fmt: skip
+_OTHER = "#b8b0ac"
+_FRAME = (
+    "border:1px solid #8885;border-radius:6px;padding:.6em .8em;margin:.2em 0;max-width:62em;line-height:1.45"
+)
+_LONGEST = 90  # characters of a name
+
+
+class Overview:
+    """Overview of a profile: text in a terminal, a table in a notebook. `figures` has its numbers."""
+
+    def __init__(self, figures: Figures, path: str):
+        self.figures, self.path = figures, path
+
+    def __str__(self) -> str:
+        return "\n".join(lines.lines(self.figures, 100, path=self.path))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        one = self.figures
+        unit = "Kernel" if one.kernels else "Operator"
+        parts = [
+            f'<div title="{_text(self.path)}"><b>{_text(os.path.basename(self.path))}</b></div>',
+            *(f"<div>{_text(sentence)}</div>" for sentence in one.verdict),
+            f"<div>{_text(_step(one.step))}</div>",
+            _bar(one.step),
+            '<div style="display:flex;flex-wrap:wrap;gap:0 2.5em">',
+            _table(unit, one.operators, lines_too=not one.kernels),
+            _table("Module (own time)", one.modules) if one.modules else "<div>Module na: not recorded</div>",
+            "</div>",
+            *([f"<div>Sums of {one.steps} steps.</div>"] if (one.steps or 0) > 1 else []),
+            f"<div>{_text(lines.finding_text(one))}</div>",
+            f'<div style="opacity:.75">{_text(lines.ledger(one))}</div>',
+        ]
+        return f'<div class="pyprof-overview" style="{_FRAME}">{"".join(parts)}</div>'
+
+
+class Findings(pd.DataFrame):
+    """Findings as a data frame; parts of it are plain data frames. In a notebook each is a paragraph."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        if self.empty:
+            return f'<div class="pyprof-findings" style="{_FRAME}">No rule found anything.</div>'
+        items = [_finding(row) for row in self.to_dict("records")]
+        return f'<div class="pyprof-findings" style="{_FRAME}">{"".join(items)}</div>'
+
+
+def _finding(row: dict[Any, Any]) -> str:
+    saving = row["saving_ns"]
+    saves = "" if pd.isna(saving) else f" Could save {duration(int(saving))} of the recorded time."
+    checks = f'<div style="opacity:.75">{_text(row["verify"])}</div>' if row["verify"] else ""
+    return (
+        f'<div style="margin:.3em 0 .6em"><div><b>{_text(row["rule"])}</b> {_text(row["problem"])}{saves}</div>'
+        f"<div>{_text(row['advice'])}</div>{checks}</div>"
+    )
+
+
+def _step(step: Step) -> str:
+    if step.length is None:
+        return "Step na: nothing was recorded."
+    busy = "" if step.busy is None else f"; GPU busy {step.busy:.1f} %, idle {100 - step.busy:.1f} %"
+    return lines.counted(step) + busy
+
+
+def _bar(step: Step) -> str:
+    """Return the parts of a step as a bar, and their names and shares below it."""
+    if not step.parts:
+        return ""
+    shares = lines.round_shares([share for _, share in step.parts])
+    names = [lines.part_name(name, step.busy is not None) for name, _ in step.parts]
+    colors = [_COLORS.get(name, _OTHER) for name, _ in step.parts]
+    pieces = "".join(
+        f'<span style="flex:{share:.3f} 0 0;background:{color};border-right:1px solid #fff8" title="{name} {text} %">'
+        "</span>"
+        for (_, share), text, name, color in zip(step.parts, shares, names, colors)
+    )
+    legend = "".join(
+        f'<span style="white-space:nowrap"><span style="display:inline-block;width:.7em;height:.7em;'
+        f'background:{color}"></span> {name} {text} %</span>'
+        for text, name, color in zip(shares, names, colors)
+    )
+    return (
+        f'<div style="display:flex;height:1.1em;margin:.3em 0">{pieces}</div>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:0 1.2em;margin-bottom:.4em">{legend}</div>'
+    )
+
+
+def _table(heading: str, rows: Sequence[Row], lines_too: bool = False) -> str:
+    """Return a table of operators, kernels or modules; `lines_too`: with the line of the program."""
+    headings = [heading, "Share", "Time", "Calls", *(["Line"] if lines_too else [])]
+    body = "".join(
+        _row(
+            [
+                row.name or "(none)",
+                "na" if row.share is None else f"{row.share:.1f} %",
+                duration(row.time),
+                "na" if row.calls is None else f"{row.calls:,}",
+                *([lines.place(row)] if lines_too else []),
+            ],
+            "td",
+        )
+        for row in rows
+    )
+    return (
+        f'<table style="border-collapse:collapse;margin:.2em 0"><thead>{_row(headings, "th")}</thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    """Return a row: numbers, which are in columns 1 to 3, are aligned to the right."""
+    out = "".join(
+        f'<{tag} style="text-align:{"right" if 1 <= column <= 3 else "left"};padding:0 .6em 0 0">{_text(cell)}</{tag}>'
+        for column, cell in enumerate(cells)
+    )
+    return f"<tr>{out}</tr>"
+
+
+def _text(text: object) -> str:
+    """Return a text of a recording in one line: shortened, without invisible characters, escaped."""
+    plain = visible(str(text))
+    cut = plain if " " in plain else lines.shorten(plain, _LONGEST)
+    return escape(cut)
