@@ -203,6 +203,10 @@ def test_menus_that_cannot_work_are_absent(offline: Callable[..., Page]):
     assert not page.find("main").get_by_text("Reaggregate", exact=True).count()
     go(page, "timeline")
     assert not page.find(".find input").count()
+    page.find(".toolbar").get_by_text("View").first.click()
+    offered = {one.get_attribute("data-show") for one in page.find("[data-view-menu] [data-show]").all()}
+    assert "sums" in offered
+    assert not offered & {"durations", "steps", "recordings", "hits"}
     page.find("[data-embedded] summary").click()
     assert "pyprof view" in page.find("[data-embedded]").inner_text()
 
