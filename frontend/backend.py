@@ -148,6 +148,8 @@ def page() -> bool:
         tool.run(["run", "build"], work, "Vite fails", PYPROF_STATIC=str(out))
         if not (out / "index.html").is_file():
             raise PageError("Vite has made no index.html")
+        if not (out / "report" / "report.js").is_file():
+            raise PageError("Vite has made no report.js")
         (out / STAMP.name).write_text(digest() + "\n", encoding="utf-8")
         shutil.rmtree(STATIC, ignore_errors=True)
         STATIC.parent.mkdir(parents=True, exist_ok=True)

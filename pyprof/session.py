@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof import scratch
-from pyprof.errors import FormatError, UsageError, VersionError
+from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, VersionError, install
 from pyprof.model import Rows, Trace
 from pyprof.parse import formats, loader
 from pyprof.parse.rows import rows
@@ -214,6 +214,32 @@ class Profile:
                 with files.Store(name, label=str(self._path)) as copy, copy.translate_errors():
                     aggregate(copy, *selection, lambda share: self._progress("aggregating", share))
             complete(name)
+
+    def page(self, path: str | os.PathLike[str], anonymous: bool = False) -> None:
+        """Write the page of the viewer with the figures of the current aggregation as one HTML file of at most 3 MB,
+        which opens without a server; completely or not at all, in place of a file that is there. `anonymous`: without
+        paths and names of files, hosts, users and modules. Raises PyProfError."""
+        from importlib.util import find_spec
+
+        from pyprof.timeline import build
+
+        if find_spec("fastapi") is None:
+            raise PyProfError(f"the page needs fastapi: {install('viewer')} {WHERE} installs it.")
+        from pyprof.viewer import one_file
+
+        aggregation = self.aggregation.id
+        with scratch.Folder() as folder:
+            copy = os.path.join(folder, "profile.sqlite")
+            self.database.copy(copy)
+            build.add(copy, str(self._path), lambda share: self._progress("drawing the timeline", share))
+            one_file.write(
+                copy,
+                path,
+                aggregation,
+                self.path,
+                anonymous,
+                lambda share: self._progress("writing the page", share),
+            )
 
     def select(self, selection: Selection) -> None:
         """Use figures of these iterations from now on. If the database lacks them, a temporary copy is made. Raises

@@ -60,6 +60,7 @@ STANDS_ON = {
     "query": CORE | {"store", "reports"},
     "session": CORE | {
         "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "overview",
+        "viewer",
         "integrations.notebook_frame", "integrations.notebook_progress",
     },
     "gate": CORE | {"__init__", "analysis", "reports"},

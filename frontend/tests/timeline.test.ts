@@ -237,6 +237,27 @@ test("each track is asked for in the window of its own clock, with a tile on eac
   expect(tiles.sort()).toEqual([...["0:10-10:1", "0:11-11:1"], ...["0:71-71:2", "0:72-72:2", "0:73-73:2", "0:74-74:2", "0:9-9:1"]]);
 });
 
+test("of tiles that cannot be had the coarser ones are asked for", () => {
+  const asked: string[] = [];
+  const store = new Store(
+    (query) => (asked.push(query), new Promise(() => {})),
+    () => undefined,
+    (_track, level, number) => level === 20 || number === 3,
+  );
+  const levels = [
+    [0, 4],
+    [20, 32],
+  ] as [number, number][];
+  const [one, other] = [track(1, { end: 1 << 12, levels }), track(2, { end: 1 << 12, levels })];
+  store.need([
+    [one, 0, { from: 50, to: 60 }], // tile 3
+    [other, 0, { from: 40, to: 60 }], // tiles 2 and 3
+  ]);
+  expect(asked.flatMap((query) => query.split(";")).sort()).toEqual(["0:3-3:1", "20:0-0:2"]);
+  expect(store.has(one, 0, { from: 50, to: 60 })).toBe(true);
+  expect(store.has(other, 0, { from: 40, to: 60 })).toBe(false);
+});
+
 test("tracks stand by worker, devices before the host, modules first", () => {
   const all = layout(TIMELINE, NOTHING);
   expect(all.tracks.map((one) => one.track.id)).toEqual([3, 0, 1, 2]);

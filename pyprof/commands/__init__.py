@@ -27,6 +27,7 @@ COMMANDS = {
     "export": "write a trace for Perfetto, or a file for Nsight Systems' tools",
     "replay": "print a script that runs a recorded operator again",
     "view": "show a recording or a profile database in the browser",
+    "page": "write the page of a recording as one HTML file",
     "top": "show a recording or a profile database on a terminal",
     "mcp": "serve profiles to an agent (Model Context Protocol)",
     "enable": "let the environment start recordings, without an edit",

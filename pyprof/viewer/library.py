@@ -51,7 +51,9 @@ class Opened:
     @property
     def name(self) -> str:
         """Name of the profile, for titles and files."""
-        name = self.run.rpartition("/")[2] if self._is_part else self.input.resolve().name or "profile"
+        if not self._is_part:
+            return name_of(self.input)
+        name = self.run.rpartition("/")[2]
         return name if self.input.is_dir() else _stem(name)
 
     @property
@@ -63,6 +65,12 @@ class Opened:
         self.pool.close()
         await self.engine.close()
         await self.exports.close()
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a profile for titles and files: that of a folder, or of a file without its suffix."""
+    name = path.resolve().name or "profile"
+    return name if path.is_dir() else _stem(name)
 
 
 def _stem(name: str) -> str:

@@ -1,8 +1,11 @@
-// The only way to the server. Types are generated from its OpenAPI (npm run types).
+// The only way to what is shown: a server, or what the file has. Types are generated from its OpenAPI (npm run types).
 import { place } from "../lib/router.svelte";
 import { connection } from "../lib/connection.svelte";
 import { waiting } from "../lib/waiting.svelte";
+import { absent, Problem } from "./problem";
 import type { components } from "./schema";
+
+export { Problem };
 
 type Schemas = components["schemas"];
 export type Profile = Schemas["Profile"];
@@ -61,20 +64,6 @@ export type EventHits = Schemas["EventHits"];
 export type Annotation = Schemas["Annotation"];
 export type Annotations = Schemas["Annotations"];
 
-/** What went wrong, as the server says it (RFC 9457), or that there is no server. */
-export class Problem extends Error {
-  constructor(
-    readonly type: string,
-    readonly title: string,
-    readonly detail: string,
-    readonly status: number,
-    readonly parameter: string | null = null,
-    readonly progress: number | null = null,
-  ) {
-    super(detail);
-  }
-}
-
 export type Query = Record<string, string | number | readonly string[] | undefined>;
 
 export function address(path: string, query: Query = {}): string {
@@ -121,6 +110,7 @@ const json = <T>(response: Response): Promise<T> => response.json() as Promise<T
 
 /** The answer to a question, `how`: its options. */
 function answer<T>(where: string, how: RequestInit, body: (response: Response) => Promise<T> = json): Promise<T> {
+  if (inline) return Promise.reject(absent()); // a change, which nobody would keep
   return waiting.during(where, read<T>(fetch(where, { ...how, credentials: "same-origin" }), body));
 }
 
@@ -147,12 +137,38 @@ async function read<T>(request: Promise<Response>, content: (response: Response)
   );
 }
 
+/** What answers in place of a server. */
+export interface Backend {
+  readonly live: boolean;
+  /** What it leaves out, in sentences. */
+  readonly notes: readonly string[];
+  /** What was asked for and is not there. */
+  readonly absent: readonly string[];
+  get(path: string, query: Query): Promise<unknown>;
+  bytes(path: string, query: Query): Promise<ArrayBuffer>;
+  /** Whether it can tell what a tile of the timeline has. */
+  covers(track: number, level: number, number: number): boolean;
+}
+
+const SERVER = { live: true, notes: [], absent: [], covers: () => true } as const;
+let inline: Backend | undefined;
+
+/** Ask this instead of a server, from the start. */
+export function use(backend: Backend): void {
+  inline = backend;
+}
+
+/** Who answers. `live`: a server, which can compute, find and keep something. */
+export const backend = (): Pick<Backend, "live" | "notes" | "absent" | "covers"> => inline ?? SERVER;
+
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  if (inline) return waiting.during(address(path, query), inline.get(path, query) as Promise<T>);
   return answer<T>(address(path, query), { signal: signal ?? null });
 }
 
 /** An answer that is no JSON. */
 export function bytes(path: string, query: Query = {}, signal?: AbortSignal): Promise<ArrayBuffer> {
+  if (inline) return waiting.during(address(path, query), inline.bytes(path, query));
   return answer(address(path, query), { signal: signal ?? null }, (response) => response.arrayBuffer());
 }
 

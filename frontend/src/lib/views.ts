@@ -1,6 +1,6 @@
 // The views, with the names by which people know them from elsewhere.
 import type { Component } from "svelte";
-import type { Profile } from "../api/client";
+import { backend, type Profile } from "../api/client";
 
 export interface View {
   id: string;
@@ -135,6 +135,9 @@ export const VIEWS: readonly View[] = [
   },
   { id: "reports", label: "All reports", group: "More", aliases: [], load: () => import("../views/Reports.svelte") },
 ];
+
+/** The views that there can be: a file has nothing to compare with. */
+export const offered = (): readonly View[] => (backend().live ? VIEWS : VIEWS.filter((view) => view.id !== "compare"));
 
 /** Addresses of views that are parts of another now, and of DLProf's viewer. */
 const OLD: Record<string, [string, Record<string, string>]> = {

@@ -34,6 +34,8 @@ export class Store {
   constructor(
     private readonly fetch_: (query: string) => Promise<ArrayBuffer>,
     private readonly arrived: () => void,
+    /** Whether a tile can be had at all. */
+    private readonly covers: (track: number, level: number, number: number) => boolean = () => true,
   ) {}
 
   /** The tiles of a track in a window, by time, or undefined while one is missing. */
@@ -51,6 +53,20 @@ export class Store {
       out.push(tile);
     }
     return out;
+  }
+
+  /** Whether the tiles of a track in a window can be had. */
+  has(track: Track, place: number, window: Window): boolean {
+    const [level, shift] = track.levels[place]!;
+    const [first, last] = numbers(shift, clip(window, track));
+    for (let number = first; number <= last; number++) if (!this.covers(track.id, level, number)) return false;
+    return true;
+  }
+
+  /** The wanted level of a track, or the next coarser one whose tiles can be had. */
+  private nearest(track: Track, wanted: number, window: Window): number {
+    for (let place = wanted; place < track.levels.length; place++) if (this.has(track, place, window)) return place;
+    return wanted;
   }
 
   /** What to draw of a track: the level that is wanted, else a coarser, else a finer one that is complete. */
@@ -73,7 +89,7 @@ export class Store {
     let count = 0;
     const add = (track: Track, level: number, number: number): void => {
       const key = `${level} ${number} ${track.id}`;
-      if (this.tiles.has(key) || this.asked.has(key) || count >= PARTS) return;
+      if (this.tiles.has(key) || this.asked.has(key) || count >= PARTS || !this.covers(track.id, level, number)) return;
       this.asked.add(key);
       count++;
       const part = `${level}:${number}-${number}`;
@@ -82,7 +98,8 @@ export class Store {
       else parts.set(part, [track.id]);
     };
     for (const beyond of [0, 1]) {
-      for (const [track, place, window] of wanted) {
+      for (const [track, finest, window] of wanted) {
+        const place = this.nearest(track, finest, window);
         const [level, shift] = track.levels[place]!;
         const [first, last] = numbers(shift, clip(window, track));
         const [low, high] = numbers(shift, { from: track.start, to: track.end });
