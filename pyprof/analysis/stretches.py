@@ -10,8 +10,7 @@ What is open at its end is the business of who uses it.
 ...     print(end if end < EVER else "ever", some["start"].tolist(), others["start"].tolist())
 4 [1] [2]
 6 [4] [5]
-9 [6] []
-ever [] [9]
+ever [6] [9]
 """
 
 from __future__ import annotations

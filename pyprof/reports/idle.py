@@ -36,8 +36,8 @@ _ADVICE = {
     "tensor.pin_memory().",
     "launch-bound": "The CPU is too slow here: launch fewer kernels (torch.compile, CUDA graphs, fused optimizers), do "
     "less in Python, or use larger batches.",
-    "not recorded": "The recording does not show what the GPU waited for: work of before it began, or calls that were not "
-    "recorded (record API calls and operators too).",
+    "not recorded": "The recording does not show what the GPU waited for: work of before it began, or calls that were "
+    "not recorded (record API calls and operators too).",
 }
 _COLUMNS = (
     WORKER,

@@ -22,6 +22,7 @@ from pyprof.analysis.stretches import EVER, stretches
 from pyprof.errors import FormatError
 from pyprof.store import packed
 from pyprof.store.files import Store
+from tests import kineto
 from tests.build import Kernel, Launch, Op, Range, Recording, call, examples, scratch
 from tests.reports.test_oracle import load
 from tests.reports.test_stretches import with_copies
@@ -153,3 +154,38 @@ def test_rows_in_another_order_are_damage():
             )
         with pytest.raises(FormatError, match=f"table {table} is not in the order of its times"):
             session.load(other).report("idle")
+
+
+def test_a_gap_waits_for_an_operator_that_begins_many_pieces_later(tmp_path: Path):
+    """The kernel after it was launched outside of operators, and its thread begins the next one after 40 others of
+    another thread."""
+    events = [
+        kineto.op("aten::mm", 0, 10_000), kineto.launch(2_000, 4_000, 1), kineto.kernel("gemm", 5_000, 20_000, 1),
+        kineto.launch(50_000, 52_000, 2), kineto.kernel("gemm", 60_000, 70_000, 2),
+        *(kineto.op("aten::add", start, start + 500, tid=202) for start in range(53_000, 93_000, 1_000)),
+        kineto.op("aten::relu", 100_000, 110_000), kineto.launch(101_000, 102_000, 3),
+        kineto.kernel("relu", 103_000, 104_000, 3),
+    ]  # fmt: skip
+    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    (gap,) = prof.report("idle").query("longest_ns == 40_000").to_dict("records")
+    assert (gap["cause"], gap["where"], gap["operator"]) == ("launch-bound", "before", "relu")
+    check(prof, 1, 3)
+
+
+def test_calls_around_a_border_are_counted_once(tmp_path: Path):
+    """A call of an operator has others inside it, in other pieces; what they launch is the outermost one's, too."""
+    events = [
+        kineto.op("aten::conv2d", 0, 200_000),
+        *(kineto.op("aten::mm", start, start + 8_000) for start in range(1_000, 191_000, 10_000)),
+        *(kineto.launch(start + 1_000, start + 2_000, start) for start in range(1_000, 191_000, 10_000)),
+        *(
+            kineto.kernel("gemm", start + 3_000, start + 4_000, start)
+            for start in range(1_000, 191_000, 10_000)
+        ),
+    ]
+    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    table = prof.report("operator", group_by="name").set_index("name")
+    assert (table.loc["aten::conv2d", "calls"], table.loc["aten::mm", "calls"]) == (1, 19)
+    assert table.loc["aten::conv2d", "device_total_ns"] == table.loc["aten::mm", "device_total_ns"] == 19_000
+    assert table.loc["aten::conv2d", "host_total_ns"] == 200_000
+    check(prof, 1, 3)
