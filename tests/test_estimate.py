@@ -556,7 +556,7 @@ def test_the_command_prints_totals_by_module(script, forks):
     ]
     # a: 2·2·8·8; b: 2·2·8·4; two, twice: 2·2·4·4. Parameters: 64 + 36 + 20, what is shared once.
     cells = {line.split()[0]: line.split()[1:] for line in lines}
-    assert list(cells) == ["Model", "one", "two", "tied", "(outside"]
+    assert list(cells) == ["Model", "one", "two", "tied", "outside"]
     assert cells["one"][:2] == ["100", "384"]
     assert cells["two"][:2] == ["20", "128"]
     assert cells["Model"][:2] == ["120", "512"]

@@ -116,10 +116,11 @@ def cpu_short_operators(run: Run) -> Finding | None:
         return None
     short = ops[ops["cpu_ns"] < limit("R46.length") * ops["calls"]]
     time, calls = _per_worker(run, short), int(short["calls"].sum()) // max(len(run.ids), 1)
-    if run.share(time) <= limit("R46.share"):
+    per_step = calls / max(run.steps, 1)
+    if run.share(time) <= limit("R46.share") or per_step < limit("R46.calls"):
         return None
     return run.finding(
-        f"{calls / max(run.steps, 1):,.0f} calls{run.per_step} of short operators take {run.time(time)}, "
+        f"{per_step:,.0f} calls{run.per_step} of short operators take {run.time(time)}, "
         f"{percent(run.share(time))} of the time: {duration(time / calls)} each, much of it for the call itself.",
         "Compile the model with torch.compile, which merges elementwise operators; use larger batches; replace loops "
         "over slices by one operator over the whole tensor.",

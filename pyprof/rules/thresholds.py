@@ -88,6 +88,7 @@ LIMITS = {
     "R45.cores": Limit(0.50, "", "threads of an operator per core of the process, below"),
     "R46.length": Limit(20_000, "ns", "mean length of a short operator's calls, below"),
     "R46.share": Limit(0.30, "", "share of such operators"),
+    "R46.calls": Limit(20, "calls per step", "of such operators, at least"),
 }  # fmt: skip
 
 
