@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
         if not os.path.exists(name):
             raise UsageError(f"{name}: there is no such file or folder.")
     if importlib.util.find_spec("mcp") is None or importlib.util.find_spec("mcp.server.mcpserver") is None:
-        raise PyProfError(f"pyprof mcp needs the package mcp, version 2: {install('mcp')} {WHERE}.")
+        raise PyProfError(f"needs the package mcp, version 2: {install('mcp')} {WHERE}.")
     from pyprof.integrations.mcp_server import server
 
     server(arguments.file, arguments.page).run()

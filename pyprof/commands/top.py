@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the file until the user quits, then print the addresses that they asked for."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout)) or os.environ.get("TERM") == "dumb":
         raise UsageError(
-            "pyprof top needs a terminal; `pyprof report FILE` prints the same figures to a pipe or a file."
+            "needs a terminal; `pyprof report FILE` prints the same figures to a pipe or a file."
         )
     if any(importlib.util.find_spec(name) is None for name in ("textual", "pydantic")):
         raise PyProfError(f"pyprof top needs the packages textual and pydantic: {install('tui')} {WHERE}.")

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from pyprof.store.files import Store
 
 if TYPE_CHECKING:
-    from pyprof.viewer.one_file import Collected
+    from pyprof.viewer.page_answers import Collected
 
 _WORD = re.compile(r"[^\s'\"<>(),;:=\[\]{}|%…]+")
 _HOME = re.compile(r"(?:/home/|/Users/|\\Users\\)([^/\\\s'\":]+)")

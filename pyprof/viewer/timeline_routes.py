@@ -194,7 +194,7 @@ async def step_difference(
     first, second = await both_of(request, run, other)
     aggregation = await find_aggregation(request, second, None)
     answer: models.StepDifference = await first.ask(
-        "step_difference", lambda found: models.StepDifference(**found[0]), aggregation=first.aggregation.id,
+        "step_difference", lambda answer: models.StepDifference(**answer[0]), aggregation=first.aggregation.id,
         other=str(second.path), other_aggregation=aggregation.id, number=number, other_number=other_number,
         worker=worker, version=second.version,
     )  # fmt: skip
