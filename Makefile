@@ -47,6 +47,7 @@ test: lint
 
 # Long forms: property tests with many more examples, full counts of damaged files, and what is marked `long`.
 test-long: $(STAMP) test-programs
+	-@$(BIN)/python frontend/backend.py develop
 	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "long or counts or hypothesis"
 
 # Models of libraries, in an environment that has them and the CUDA build of torch: 8 GB.
