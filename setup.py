@@ -75,6 +75,7 @@ setup(
     extras_require={
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
+        "fleet": ["dask[distributed]>=2024.5", "fsspec>=2024.5"],
         "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
         "notebook": ["ipython>=8.15"],
