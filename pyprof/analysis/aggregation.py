@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof import inputs
-from pyprof.analysis import communication, iteration_cuts, launch_stats
+from pyprof.analysis import communication, device_bounds, iteration_cuts, launch_stats
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.analysis.partition import Union, partition, pauses
 from pyprof.api_names import API_KINDS
@@ -94,6 +94,7 @@ def aggregate(
                     f"insert into {name} values ({','.join('?' * width)})",
                     zip([number] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
                 )
+            connection.execute("update iteration set cut_off = null where cut_off < 0")
         created = datetime.now(UTC).isoformat(timespec="seconds")
         identity = connection.execute(
             'insert into aggregation (iteration_set, "first", "last", created) values (?, ?, ?, ?)',
@@ -178,6 +179,7 @@ def _tables(store: Store, cut: Iterations, progress: Progress) -> dict[str, dict
                 **ids,
                 "partial": cut.partial[index],
                 "paused_ns": facts.paused.within(facts.start, facts.end),
+                **facts.device_bounds(),
             }
         )
         parts.append({**keys, **facts.parts()})
@@ -234,6 +236,18 @@ class _Worker:
     def _ids(self, time: Ints) -> tuple[Ints, Ints]:
         first, last = np.searchsorted(time, self.start), np.searchsorted(time, self.end)
         return first + self.low, np.where(self._open, len(time), last) + self.low
+
+    def device_bounds(self) -> dict[str, Ints]:
+        """Return the bounds of each iteration on the devices; `cut_off` is -1 where it is unknown."""
+        on_device = np.flatnonzero(self._event["kind"].values != OPERATOR)
+        start, length = (self._event[name].values[on_device] for name in ("start_ns", "duration_ns"))
+        low, high = (
+            np.searchsorted(on_device, ids - self.low) for ids in (self.event_bounds, self.event_ends)
+        )
+        work = device_bounds.Work(start, start + length, self._launched[on_device])
+        bounds = device_bounds.bounds(self.start, self.end, low, high, work)
+        cut_off = bounds.cut_off.astype(np.int64) if bounds.known else np.full(len(self.start), -1)
+        return {"device_start_ns": bounds.start, "device_end_ns": bounds.end, "cut_off": cut_off}
 
     def parts(self) -> dict[str, Ints]:
         """Partition each iteration. The parts sum to exactly its length without pauses."""

@@ -13,6 +13,7 @@ iterations, aggregations) is computed again. The older file stays as it is.
   2.1      `event.verdict` added; older files do not know what limits their events. `track`, `tile` and `label` added,
            the timeline, which is derived. `packed` was added later: it is derived, too, and files without it are read
            from their rows
+  2.2      `iteration` has the bounds on the device
 """
 
 from __future__ import annotations

@@ -97,10 +97,12 @@ create table pause (worker integer, start_ns integer, end_ns integer, waited int
 create table iteration_set (id integer primary key, method text, key text, note text);
 -- Iterations of a set, per worker: [start_ns, end_ns), the events and ops whose launch or start is in it (first <= id <
 -- last). paused_ns: in it, the program waited for its recording to be read. Its length is end_ns - start_ns - paused_ns.
+-- device_start_ns, device_end_ns: bounds on the devices (`analysis/device_steps.py`), and cut_off is 1 if the recording ends
+-- before the launched work. Without launches in the worker the bounds are those of the host, and cut_off is NULL.
 create table iteration (
     iteration_set integer, worker integer, number integer, start_ns integer, end_ns integer, first_event integer,
-    last_event integer, first_op integer, last_op integer, partial integer, paused_ns integer,
-    primary key (iteration_set, worker, number)) without rowid;
+    last_event integer, first_op integer, last_op integer, partial integer, paused_ns integer, device_start_ns integer,
+    device_end_ns integer, cut_off integer, primary key (iteration_set, worker, number)) without rowid;
 -- Breakdown of each iteration: parts of a partition, which add up to its length without pauses.
 create table iteration_part (
     iteration_set integer, worker integer, number integer, tc_ns integer, kernel_ns integer, memory_ns integer,

@@ -148,9 +148,18 @@ def device_of(
         if part.kind == "idle":
             labels = dict(store.rows("select id, text from label"))
             for code in np.unique(part.name).tolist():
-                mask = part.name == code
-                time = int((part.end - part.start)[mask].sum())
-                causes.append(IdleCause(cause=labels[code], time=time, count=int(mask.sum())))
+                places = np.flatnonzero(part.name == code)
+                length = (part.end - part.start)[places]
+                longest = int(length.argmax())
+                causes.append(
+                    IdleCause(
+                        cause=labels[code],
+                        time=int(length.sum()),
+                        count=len(places),
+                        gap=f"{part.worker}.{part.device}.{part.id[places[longest]]}",
+                        longest=int(length[longest]),
+                    )
+                )
     causes.sort(key=lambda one: -one.time)
     idle = sum(one.time for one in causes)
     worker, device = key

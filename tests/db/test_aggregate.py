@@ -17,7 +17,7 @@ from pyprof.analysis.aggregation import Aggregation, aggregate
 from pyprof.errors import UsageError
 from pyprof.session import Profile
 from pyprof.store import blocks
-from pyprof.store.files import Store
+from pyprof.store.files import MAJOR, MINOR, Store
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
@@ -238,14 +238,14 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
         Store(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(("name", "version"), [("schema_major", "3.1"), ("schema_minor", "2.7")])
+@pytest.mark.parametrize(("name", "version"), [("schema_major", f"3.{MINOR}"), ("schema_minor", "2.7")])
 def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, version: str) -> None:
     path = tmp_path / "net_dldb.sqlite"
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(body()))).save(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         value = version.partition(".")[0] if name == "schema_major" else version.partition(".")[2]
         connection.execute("update meta set value = ? where name = ?", (value, name))
-    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to 2\.1"):
+    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to {MAJOR}\.{MINOR}\."):
         pyprof.load(path)
 
 

@@ -22,6 +22,7 @@ from pyprof import session
 from pyprof.marker import readable
 from pyprof.timeline import tiles
 from pyprof.viewer.durations import summary
+from tests import build
 from tests.build import LONG
 from tests.viewer.conftest import STEPS, Asking, serving
 
@@ -65,6 +66,24 @@ def test_tracks(client: Asking, prof: session.Profile) -> None:
         "GPU 0 stream 7",
         "GPU 0 stream 8",
     }
+
+
+def test_steps_end_with_their_work(tmp_path: Path) -> None:
+    """As in the report step_time: the program marked the second one while the kernel of the first was running."""
+    recording = build.recording("torch.mul\n  > 1000 slow\ntorch.mul\n  > 1000 slow\n")
+    first, second = (one for one in recording.ranges)
+    recording.steps = [(7, first.start, first.end), (8, first.end, second.end)]
+    path = tmp_path / "net_dldb.sqlite"
+    prof = session.load(build.write_capture(tmp_path / "net.sqlite", recording))
+    prof.save(path)
+    zero = min(first.start, recording.kernels[0].start)
+    ends = [kernel.end - zero for kernel in recording.kernels]
+    assert first.end - zero < ends[0] < second.start - zero + 1000
+    with serving(path) as asking:
+        steps = asking.json("/api/timeline")["steps"]
+    assert [(one["number"], one["start"], one["end"]) for one in steps] == [(7, 0, ends[0]), (8, *ends)]
+    report = prof.report("step_time")
+    assert report["total_ns"].tolist() == [one["end"] - one["start"] for one in steps]
 
 
 def test_tiles_have_the_events_of_their_tracks(client: Asking, prof: session.Profile) -> None:
@@ -233,6 +252,12 @@ def test_a_stretch_adds_up(client: Asking, prof: session.Profile) -> None:
             assert device["busy"] == busy
             assert device["busy"] + device["idle"] == device["length"] == length
             assert sum(cause["time"] for cause in device["causes"]) == device["idle"]
+            for cause in device["causes"]:
+                gap = client.json(f"/api/details/gap/{cause['gap']}")
+                assert gap["title"] == cause["cause"]
+                begin, length = (one["value"] for one in gap["figures"][:2])
+                assert cause["longest"] == min(begin + length, end) - max(begin, start)
+                assert cause["longest"] * cause["count"] >= cause["time"] >= cause["longest"]
         middle = (start + end) // 2
         halves = [sums(client, start, middle), sums(client, middle, end)] if start < middle < end else []
         if halves:

@@ -10,10 +10,10 @@ export function count(value: number | null | undefined): string {
   return value == null ? UNKNOWN : WHOLE.format(value);
 }
 
-/** A number of a table: whole numbers grouped, fractions with one digit, small ones with up to four. */
 /** A count with what is counted: 1 rule, 2 rules. */
 export const several = (value: number, one: string): string => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
 
+/** A number of a table: whole numbers grouped, fractions with one digit, small ones with up to four. */
 export function number(value: number | null | undefined): string {
   if (value == null) return UNKNOWN;
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);

@@ -217,11 +217,13 @@ class Flows(Model):
 
 
 class IdleCause(Model):
-    """Idle time of a device by its cause."""
+    """Idle time of a device by its cause, and the longest gap of it: its id, and its time inside, ns."""
 
     cause: str
     time: int
     count: int
+    gap: str
+    longest: int
 
 
 class SelectedWork(Model):

@@ -1033,6 +1033,9 @@ def test_two_steps_are_compared(opened: Open, page: Page, client: Asking):
         assert parts["length"][at] == parts["busy"][at] + parts["idle"][at]
         assert parts["idle"][at] == sum(causes)
     assert parts["length"][0] == first["end"] - first["start"]
+    gap = answer["devices"][0]["other"]["causes"][0]
+    page.find(f"[data-difference] [data-gap='{gap['gap']}']").last.click()
+    page.find(f"aside[data-drawer='gap:{gap['gap']}']").wait_for()
     # The address has it; keys do the same.
     other_page = opened()
     other_page.tab.goto(f"{other_page.url}/?test=1{page.parameters()}")
