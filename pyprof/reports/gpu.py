@@ -31,8 +31,8 @@ _COLUMNS = (
         "From the start of the first aggregated step to the end of the last, with the device's bounds as in step_time.",
     ),
     Column(
-        "utilization", "GPU Utilization (%)", "%",
-        "Time with at least one kernel, as a share of the window. GPU Utilization of the summary counts copies, too.",
+        "utilization", "Kernel Utilization (%)", "%",
+        "Time with at least one kernel, as a share of the window; called GPU Utilization in the TensorBoard plugin.",
         float,
     ),
     Column(

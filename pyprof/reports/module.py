@@ -14,7 +14,7 @@ from pyprof.reports import Column, View, report
 from pyprof.reports.group_node import add_up, tree
 from pyprof.reports.operator_queries import operators
 
-_HOST = "Time of executions on the CPU, minus that of executions inside them"
+_HOST = "Time of executions on the CPU with their API calls, minus that of executions inside them"
 _DEVICE = "Time with work on the device, summed over executions"
 
 
@@ -30,7 +30,7 @@ _DEVICE = "Time with work on the device, summed over executions"
         ),
         Column("operators", "Operators", "count", "Operators in it and in the modules inside it: docs/columns.md."),
         Column("host_total_ns", "Host Total (ns)", "ns", f"{_HOST}; for it and the modules inside it."),
-        Column("host_self_ns", "Host Self (ns)", "ns", f"{_HOST}; for calls by this module itself."),
+        Column("host_self_ns", "Host Self incl. API (ns)", "ns", f"{_HOST}; for calls by this module itself."),
         Column("device_total_ns", "Device Total (ns)", "ns", f"{_DEVICE}; for it and the modules inside it."),
         Column("device_self_ns", "Device Self (ns)", "ns", f"{_DEVICE}; for calls by this module itself."),
     ),

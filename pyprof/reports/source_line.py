@@ -11,7 +11,7 @@ from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import operators
 
-_HOST = "Time of executions on the CPU, minus that of executions inside them"
+_HOST = "Time of executions on the CPU with their API calls, minus that of executions inside them"
 _DEVICE = "Time with work on the device, summed over executions"
 _SELF = "of operators that this line itself calls"
 _TOTAL = "of these and of operators called from functions that it calls"
@@ -27,7 +27,7 @@ _TOTAL = "of these and of operators called from functions that it calls"
         Column("kernels", "Kernels", "count", "GPU events that they launched."),
         Column("device_self_ns", "Device Self (ns)", "ns", f"{_DEVICE}; {_SELF}."),
         Column("device_total_ns", "Device Total (ns)", "ns", f"{_DEVICE}; {_TOTAL}."),
-        Column("host_self_ns", "Host Self (ns)", "ns", f"{_HOST}; {_SELF}."),
+        Column("host_self_ns", "Host Self incl. API (ns)", "ns", f"{_HOST}; {_SELF}."),
         Column("host_total_ns", "Host Total (ns)", "ns", f"{_HOST}; {_TOTAL}."),
     ),
     needs="call stacks: pyprof.init(), or with_stack=True in torch.profiler",

@@ -51,11 +51,17 @@ class Premise(NamedTuple):
 
 class Rows(NamedTuple):
     """A link to all rows that a rule is about: a report or another table of the page, its title there, and filters in
-    the page's syntax."""
+    the page's syntax. `without_gpu`: the link in a recording without a GPU, if it is another."""
 
     table: str
     title: str
     filters: tuple[str, ...] = ()
+    without_gpu: Rows | None = None
+
+    def of(self, gpu: bool) -> dict[str, object]:
+        """Return the link of a recording with a GPU, or of one without."""
+        one = self if gpu or self.without_gpu is None else self.without_gpu
+        return {"table": one.table, "title": one.title, "filters": one.filters}
 
 
 _Evaluate = Callable[["Run"], "Finding | None"]

@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 import pandas as pd
 
-from pyprof.rules import Finding, rule
+from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
@@ -24,7 +24,7 @@ _TRAFFIC = (
 )  # kernels on the matrix of weights beside the products
 
 
-@rule("R24", "attention_unfused", GPU)
+@rule("R24", "attention_unfused", GPU, rows=Rows("kernel_summary", "Kernels of softmax", ("name:softmax",)))
 def attention_unfused(run: Run) -> Finding | None:
     """Attention in pieces: a softmax between two products of one module, so that the matrix of weights is written and
     read repeatedly. The saving is the time of the operators between the products, forward and backward, which a fused

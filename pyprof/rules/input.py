@@ -17,7 +17,12 @@ from pyprof.units import percent
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
 
-@rule("R08", "dataloader_bound", rows=Rows("step_time", "Step time"))
+_WAITS = Rows(
+    "idle", "Idle time, waits for the data loader", ("cause:data loader",), Rows("step_time", "Step time")
+)
+
+
+@rule("R08", "dataloader_bound", rows=_WAITS)
 def dataloader_bound(run: Run) -> Finding | None:
     """The loop waits for its DataLoader while the GPU does nothing, although the loader has workers (without workers:
     R09).
@@ -50,7 +55,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     )
 
 
-@rule("R09", "workers_zero", rows=Rows("step_time", "Step time"))
+@rule("R09", "workers_zero", rows=_WAITS)
 def workers_zero(run: Run) -> Finding | None:
     """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With a
     worker, a step takes as long as the longer of loading and the rest, so the saving is at most the shorter one.

@@ -172,7 +172,7 @@ def _from_lanes(run: Run, missed: pd.DataFrame) -> int | None:
     return sum(known) if known else None
 
 
-@rule("R15", "dims_not_8", rows=Rows("detail", "Operators that tensor cores could do", ("eligible:1",)))
+@rule("R15", "dims_not_8", rows=Rows("detail", "Operators that used tensor cores", ("using_tc:1",)))
 def dims_not_8(run: Run) -> Finding | None:
     """Products on tensor cores, in 16 bit or narrower, with contiguous dimensions that are not multiples of 16 bytes,
     far from the roofline. Tensor cores work with any size, but such sizes take smaller loads. Only dimensions that are

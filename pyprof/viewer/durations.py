@@ -21,16 +21,21 @@ _RATIO = 10  # of the longest and the shortest, above which buckets grow
 def durations(
     store: Store, track: int, name: int, start: int, end: int, worker: int | None, shifts: Mapping[int, int]
 ) -> Durations:
-    """Return the durations of the events of a name, in all tracks of the kind of a track, that touch [start, end) once
-    the times of each worker are shifted.
+    """Return the durations of the events of a name that touch [start, end) once the times of each worker are shifted,
+    in all tracks of the kind of a track: modules on devices apart from modules on threads.
 
     Raises Trouble for a stretch that is empty or has too many events, and without such a track."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
-    kinds = [one.kind for one in stored.places(store, None) if one.id == track]
-    if not kinds:
+    own = next((one for one in stored.places(store, None) if one.id == track), None)
+    if own is None:
         raise Trouble("missing", f"The timeline has no track {track}.")
-    tracks = stored.within(stored.places(store, worker, kinds), start, end, shifts)
+    alike = [
+        one
+        for one in stored.places(store, worker, [own.kind])
+        if (one.device is None) == (own.device is None)
+    ]
+    tracks = stored.within(alike, start, end, shifts)
     total = stored.count(store, tracks)
     if total > _MOST:
         raise Trouble(

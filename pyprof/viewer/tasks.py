@@ -202,7 +202,7 @@ def judged(source: Source, outcomes: list[Outcome]) -> dict[str, Any]:
         finding = outcome.finding
         definition = outcome.rule
         facts: dict[str, Any] = {"id": definition.id, "name": definition.name, "text": definition.text}
-        facts["rows"] = definition.rows and definition.rows._asdict()
+        facts["rows"] = definition.rows and definition.rows.of(source.gpu)
         if finding is not None:
             results.append(
                 facts | {"outcome": "found", "problem": finding.problem, "advice": finding.advice,

@@ -245,7 +245,9 @@ def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, v
     with closing(sqlite3.connect(path)) as connection, connection:
         value = version.partition(".")[0] if name == "schema_major" else version.partition(".")[2]
         connection.execute("update meta set value = ? where name = ?", (value, name))
-    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to {MAJOR}\.{MINOR}\."):
+    with pytest.raises(
+        pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to {MAJOR}\.{MINOR}\."
+    ):
         pyprof.load(path)
 
 

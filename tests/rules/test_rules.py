@@ -756,6 +756,16 @@ def test_rules_about_cpus_are_silent_where_a_gpu_works(rule: str) -> None:
     assert outcome(rule, made)[1:3] == (None, None)
 
 
+def test_what_one_pass_would_save_is_unknown() -> None:
+    """It has the warm-up in it; a run of steps has the bound of the case."""
+    once = Small(gpu=None, steps=0, meta=on_cpu(1, 600_000).meta)
+    once.cpu("aten::addmm", 0, 600_000, once.op("linear", 0, 600_000, dtype="float32", eligible=True))
+    problem = outcome("R44", once).finding
+    assert problem is not None
+    assert problem.saving is None
+    assert "with its warm-up" in problem.advice
+
+
 @pytest.mark.parametrize(("count", "fires"), [(20, True), (19, False)])
 def test_a_few_short_operators_are_no_problem(count: int, fires: bool) -> None:
     """Each takes 17 us of 1,000: 34 and 32.3 % of the time."""

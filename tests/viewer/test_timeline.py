@@ -133,6 +133,36 @@ def test_a_query_that_is_none(client: Asking, query: str) -> None:
     assert client.json("/api/timeline/tiles", 422, q=query)["parameter"] == "q"
 
 
+def test_durations_of_a_module_on_a_device_are_apart_from_those_on_a_thread(client: Asking) -> None:
+    """Both kinds of tracks have the same name; each event is counted on its own side."""
+    run = client.json("/api/timeline")
+    sides = {
+        device: [
+            one for one in run["tracks"] if one["kind"] == "module" and (one["device"] is not None) == device
+        ]
+        for device in (True, False)
+    }
+    assert all(sides.values())
+    counts = {}
+    for device, tracks in sides.items():
+        records = [
+            tile.records
+            for one in tracks
+            for tile in decoded(client.http.get("/api/timeline/tiles", params={"q": finest(one)}).content)
+        ]
+        name = int(records[0].name[0])
+        expected = sum(int((part.name == name).sum()) for part in records)
+        answer = client.json(
+            "/api/timeline/durations",
+            track=tracks[0]["id"],
+            name=name,
+            start=run["start"],
+            end=run["end"] + 1,
+        )
+        counts[device] = answer["count"]
+        assert answer["count"] == expected
+
+
 def test_what_there_is_not_is_empty(client: Asking) -> None:
     assert client.http.get("/api/timeline/tiles", params={"q": "14:900000-900001:0,77"}).content == b""
 

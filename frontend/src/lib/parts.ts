@@ -48,7 +48,7 @@ const ON_DEVICE: Record<string, Meaning> = {
   backward: "tc",
   recompute: "memset",
   optimizer: "compute",
-  no_phase: "outside",
+  no_phase: "overlap",
 };
 
 export function meaning(breakdown: string, part: string): Meaning {

@@ -29,13 +29,13 @@ export const served = {
   },
 };
 
-/** A heading as this profile means it: without a GPU, time is operators' own on the CPU. */
+/** A heading as this profile means it: without a GPU, time is operators' own on the CPU, and there are no API calls. */
 export const titled = (heading: string): string =>
-  served.gpu ? heading : heading.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)");
+  served.gpu ? heading : heading.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)").replace(" incl. API", "");
 /** Columns that a GPU fills: without one they are there for who wants them. */
 export const shownWithout = (key: string): boolean => served.gpu || !DEVICE.test(key);
 const DEVICE =
-  /^(launch|grid|block|us(es|ing)_tc|using|tc_(self|total|kernels|names)|other_names|device_(self|total)_ns|(overhead|idle).*)$/;
+  /^(launch|grid|block|us(es|ing)_tc|using|(tc_)?eligible|tc_(self|total|kernels|names)|kernels|other_names|device_(self|total)_ns|(overhead|idle).*)$/;
 
 let asked = 0;
 
