@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pyprof import session
+from tests.build import recording, write_nsys
 from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.conftest import Asking, serving
 from tests.viewer.test_library import write_unrelated
@@ -102,6 +104,24 @@ def test_step_time_breakdown(alpha: Page, traces: Asking):
             len(lines)
             == 1 + len({key for one in rows for key in one if key.endswith("_ns") and one[key]}) - 1
         )
+
+
+def test_several_gpus_are_one_until_one_is_chosen(opened: Open, tmp_path: Path):
+    """Their shares are means, like the other figures of the overview."""
+    text = "torch.mul\n  > 300 kernel\n  > 100 device=1 kernel\n"
+    path = tmp_path / "net_dldb.sqlite"
+    session.load(write_nsys(tmp_path / "net.sqlite", recording(text))).save(path)
+    with serving(path) as server:
+        first, second = (gpu["utilization"] for gpu in server.table("/api/reports/gpu"))
+        assert first > second
+        page = opened(server)
+        page.go()
+        shown = page.find("[data-panel=configuration] [data-fact=utilization]")
+        shown.wait_for()
+        assert shown.inner_text() == f"{(first + second) / 2:.1f} %"
+        page.find("[data-panel=configuration] select").select_option("1")
+        page.find(f"[data-fact=utilization]:has-text('{second:.1f} %')").wait_for()
+        assert "gpu=1" in page.parameters()
 
 
 @pytest.mark.statement("PO17", "PO19")
