@@ -45,7 +45,7 @@ def serve(name: str, arguments: argparse.Namespace) -> None:
 
 async def _serve(name: str, arguments: argparse.Namespace) -> None:
     """Open, listen, print the URL, serve. Raises PyProfError."""
-    _check_installed(name)
+    _check_installed()
     from pyprof.viewer import cache
     from pyprof.viewer.library import Library
     from pyprof.viewer.security import Guard
@@ -80,12 +80,12 @@ def _end_with_stdin() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _check_installed(name: str) -> None:
+def _check_installed() -> None:
     from importlib.util import find_spec
 
     missing = [module for module in _NEEDS if find_spec(module) is None]
     if missing:
-        raise PyProfError(f"{name} needs {', '.join(missing)}: {install('viewer')} {WHERE} installs them.")
+        raise PyProfError(f"the page needs {', '.join(missing)}: {install('viewer')} {WHERE} installs them.")
 
 
 def listening(bind: str, port: int) -> list[socket.socket]:
