@@ -81,7 +81,7 @@ setup(
         "notebook": ["ipython>=8.15"],
         "tui": ["textual>=8", "pydantic>=2"],
         "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
-        "transformers": ["transformers>=4.41"],
+        "transformers": ["transformers>=4.41", "accelerate>=1.1"],
         "viewer": VIEWER,
     },
     entry_points={
