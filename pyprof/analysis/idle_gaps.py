@@ -30,8 +30,10 @@ def gaps(activity: Activity, device: int | None, low: int, high: int) -> dict[st
     for first in range(0, len(cause), _AT_ONCE):
         part = Gaps(*(column[first : first + _AT_ONCE] for column in idle_times))
         cause[first : first + _AT_ONCE] = causes_of(activity, _recorded(activity, part), waits).cause
-    begin, end = np.maximum(idle_times.start, low), np.minimum(idle_times.end, high)
+    begin, end = idle_times.start, idle_times.end
     del idle_times
+    np.maximum(begin, low, out=begin)
+    np.minimum(end, high, out=end)
     nonempty = end > begin
     return {
         name: (begin[mask], end[mask])

@@ -25,13 +25,14 @@ def phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
 
 
 def _phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
+    # First, while nothing else of the recording's size is in memory.
+    idle = gaps(activity, None, *steps.window) if source.gpu and len(steps.start) else {}
     phase, start, end = activity.phases(source.gpu)
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in PHASES.items()}
     classes["no_phase"] = Union(start, end)
     del phase, start, end
     empty = Union(*np.empty((2, 0), np.int64))
     if source.gpu:
-        idle = gaps(activity, None, *steps.window) if len(steps.start) else {}
         classes["dataloader"] = activity.dataloader
         for name, cause in IDLE.items():
             classes[name] = Union(*idle.pop(cause)) if cause in idle else empty
