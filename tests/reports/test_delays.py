@@ -199,9 +199,9 @@ def test_a_recording_that_began_10_ms_later_moves_no_blame(dlrm, tmp_path, late)
 
 
 def test_the_root_cause_is_that_of_the_raw_files_whenever_recordings_start(dlrm, tmp_path):
-    """Rank 7's step begins 4.523 ms after that of rank 5, the median rank. What a rank is late afterwards, by its own and
-    alone, is less than 1 % of the step of rank 4, which ends last: nobody is blamed. If rank 7's recording begins 10 ms
-    later, only the first figure changes."""
+    """Rank 7's step begins 4.523 ms after that of rank 5, the median rank. What a rank is late afterwards, by its own
+    and alone, is less than 1 % of the step of rank 4, which ends last: nobody is blamed. If rank 7's recording begins
+    10 ms later, only the first figure changes."""
     raw = [Rank(events) for events in dlrm]
     cost = [0] * 8
     for (place, rank), row in expected(dlrm).items():
