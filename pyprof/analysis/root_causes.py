@@ -20,7 +20,7 @@ from pyprof.analysis.delay_causes import ON_HOST, OWN, PARTS, explain_delays
 from pyprof.analysis.host_pieces import CALLING, LOADING, OUTSIDE
 from pyprof.analysis.host_work import cut_at
 from pyprof.analysis.places import PLACE_COLUMNS, place_texts
-from pyprof.analysis.rank_clocks import clocks
+from pyprof.analysis.rank_clocks import between, clocks
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals
 from pyprof.analysis.what_if import Removed, Replay
@@ -139,14 +139,16 @@ def _costs(
         return sums.assign(saving=0)
     for (number,) in source.store.rows("select id from worker"):
         ranks.setdefault(number, Rank(source, number))
-    replay = Replay(ranks, clocks(source.store), steps[-1].worker, min(step.start for step in steps))
+    known, last = clocks(source.store), steps[-1]
+    begins = [int(between(known, step.worker, last.worker, np.array([step.start]))[0]) for step in steps]
+    replay = Replay(ranks, known, last.worker, min(begins))
     saving = []
     for worker, device, part in sums[[*_RANK, "part"]].itertuples(index=False):
         own = parts[(parts["worker"] == worker) & (parts["device"] == device) & (parts["part"] == part)]
         place = np.searchsorted(ranks[worker].activity.id, own["event"].to_numpy())
         length = np.minimum(own["caused"], own[OWN]).tolist()
         removed = [Removed(*delay, part in ON_HOST) for delay in zip(place.tolist(), length)]
-        saving.append(replay.saving(worker, removed, steps[-1].end))
+        saving.append(replay.saving(worker, removed, last.end))
     sums["saving"] = saving
     sums = sums[sums["saving"] >= least]
     return sums.sort_values("saving", ascending=False, kind="stable", ignore_index=True)
