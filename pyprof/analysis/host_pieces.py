@@ -2,7 +2,8 @@
 """The host's work in stretches of time: pieces, each in one place of one thread.
 
 A stretch belongs to a thread. While that thread is in no operator and no API call, and another thread that launches or
-runs operators is in one, the piece is the other's: the main thread waits for autograd's thread in backward.
+runs operators is in one, the piece is the other's: the main thread waits for autograd's thread in backward. Where no
+thread is in one, the piece belongs to the thread that is in one next.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class HostPieces:
         `text`, `function`: innermost, `call`: the API call's name, as numbers of the tables `operator` and `string`, -1
         for none."""
         stretch, low, high = cut_at(self._edges, start, end)
-        owner = self._owners(thread[stretch], low, high)
+        owner = self._owners(stretch, thread[stretch], low, high)
         operator, text, function = self.work.at(owner, low)
         call = np.full(len(low), _NONE, np.int64)
         for number, pieces in groups(owner):
@@ -93,7 +94,8 @@ class HostPieces:
             "text": text, "function": function, "call": call,
         })  # fmt: skip
 
-    def _owners(self, thread: Ints, low: Ints, high: Ints) -> Ints:
+    def _owners(self, stretch: Ints, thread: Ints, low: Ints, high: Ints) -> Ints:
+        """Return the thread of each piece: where none has anything to do, the one that has something next."""
         owner = thread.copy()
         free = np.ones(len(low), bool)
         for number, busy in self.threads.items():
@@ -104,7 +106,10 @@ class HostPieces:
             own_pieces = places[busy.covers(low[places], high[places])]
             owner[own_pieces] = number
             free[own_pieces] = False
-        return owner
+        following = np.where(free, len(owner), np.arange(len(owner)))
+        following = np.minimum.accumulate(following[::-1])[::-1]
+        same = np.r_[stretch, _NONE][following] == stretch
+        return np.where(same, np.r_[owner, _NONE][following], owner)
 
 
 def _around(calls: tuple[Ints, Ints, Ints], low: Ints, high: Ints) -> Ints:

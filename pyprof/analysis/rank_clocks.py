@@ -31,14 +31,15 @@ _LEAST = 3  # collectives for an error
 _LEAST_FOR_DRIFT = 8
 _POINTS = 256  # of a fit: of more, the medians of this many stretches; the pairs are its square
 _SIGMAS = 3.0  # standard errors within which the truth is expected
+_CERTAIN = 5.0  # standard errors that a drift must exceed: of a few points the error itself is little known
 _MAD = 1.4826  # standard deviation of a normal distribution by its median absolute deviation
 _MEDIAN = 1.2533  # standard error of the median by that of the mean
 
 
 class Line(NamedTuple):
-    """Offset of a clock in ns: `middle` + `drift` * (time - `at`). `error`: three standard errors of the offset within
-    the fitted time, None from fewer than three points; `scatter`: median distance of the points; `points`: their
-    number."""
+    """Offset of a clock in ns: `middle` + `drift` * (time - `at`). `error`: three standard errors of the offset at the
+    ends of the fitted time, None from fewer than three points; `scatter`: median distance of the points; `points`:
+    their number."""
 
     middle: float
     drift: float
@@ -118,22 +119,22 @@ def _last_of(number: Ints, worker: Ints, time: Ints) -> tuple[Ints, Ints, Ints]:
 
 def fit(time: Ints, difference: Ints) -> Line:
     """Return the line of differences of two clocks over time, both in ns. A drift needs eight points, and to be larger
-    than three standard errors; else it is 0."""
+    than five standard errors; else it is 0. The error covers a drift that is too small to be seen."""
     x, y = np.asarray(time, float), np.asarray(difference, float)
     at, points = float(x.mean()), len(x)
     x = x - at
     slope, slope_error = 0.0, 0.0
-    if points >= _LEAST_FOR_DRIFT and np.ptp(x) > 0:
+    if points >= _LEAST and np.ptp(x) > 0:
         slope = _slope(x, y)
-        slope_error = _SIGMAS * _deviation(y - slope * x) / float(np.sqrt(np.sum(x * x)))
-        if abs(slope) <= slope_error:
-            slope, slope_error = 0.0, 0.0
+        slope_error = _deviation(y - slope * x) / float(np.sqrt(np.sum(x * x)))
+        if points < _LEAST_FOR_DRIFT or abs(slope) <= _CERTAIN * slope_error:
+            slope = 0.0
     rest = y - slope * x
     middle = float(np.median(rest))
     if points < _LEAST:
         return Line(middle, 0.0, at, None, None, points)
     scatter = float(np.median(np.abs(rest - middle)))
-    error = _SIGMAS * _MEDIAN * _MAD * scatter / np.sqrt(points) + slope_error * np.ptp(x) / 2
+    error = _SIGMAS * (_MEDIAN * _MAD * scatter / np.sqrt(points) + slope_error * np.ptp(x) / 2)
     return Line(middle, slope, at, float(error), scatter, points)
 
 

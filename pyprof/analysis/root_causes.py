@@ -157,7 +157,7 @@ def _costs(
 def _places(source: Source, ranks: dict[int, Rank], late: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
     """Return the place with the largest excess of each rank and part: worker, device, part, PLACE, `there`."""
     is_late = late["last"] & pd.MultiIndex.from_frame(late[_RANK]).isin(pd.MultiIndex.from_frame(sums[_RANK]))
-    is_late &= late["shared"] != _MISSING
+    is_late &= (late["shared"] != _MISSING) & ~late["first"] & (late[OWN] > 0)
     compared = late[is_late | (late["reference"] & late["instance"].isin(late["instance"][is_late]))]
     frames = []
     for worker, device in compared[_RANK].drop_duplicates().to_numpy().tolist():

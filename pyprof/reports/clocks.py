@@ -24,12 +24,12 @@ _COLUMNS = (
     ),
     Column(
         "error_ns", "Error (ns)", "ns",
-        "Three standard errors of the offset within the compared time, from the scatter; empty for fewer than three "
-        "collectives. A rank that gets its data later every time has that in its offset, and not in this.",
+        "Three standard errors of the offset at the ends of the compared time, from the scatter; empty for fewer than "
+        "three collectives. A rank that gets its data later every time has that in its offset, and not in this.",
     ),
     Column(
         "drift_ppm", "Drift (ppm)", "ppm",
-        "By how many us the offset grows in a second; 0 if it is smaller than three standard errors, or there are "
+        "By how many us the offset grows in a second; 0 if it is smaller than five standard errors, or there are "
         "fewer than eight collectives.", float,
     ),
     Column("scatter_ns", "Scatter (ns)", "ns", "Median distance of the differences between the ends from the line."),

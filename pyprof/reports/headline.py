@@ -84,13 +84,13 @@ def root_cause(row: dict[str, Any]) -> str:
     """Return a row of the report root_cause as a sentence.
 
     >>> row = {"worker": "rank3", "part": "data loader", "line": "train.py:12", "host": "next", "collectives": 9,
-    ...        "caused_ns": 27e6, "share": 45.12, "step_avg": 5.3e6, "without_avg": 2.9e6}
+    ...        "kernel": None, "call": None, "caused_ns": 27e6, "share": 45.12, "step_avg": 5.3e6, "without_avg": 2.9e6}
     >>> root_cause(row)
     'The ranks wait for rank3: it is 27 ms late in total at 9 collectives, for more time in the data loader \
 (next, train.py:12). Without that a step would take 2.9 ms instead of 5.3 ms (45.1 % less).'
     """
-    place = [row.get(key) for key in ("kernel", "call", "host", "line")]
-    names = ", ".join(dict.fromkeys(str(name) for name in place if name and not pd.isna(name)))
+    place = [row[key] for key in ("kernel", "call", "host", "line")]
+    names = ", ".join(dict.fromkeys(str(name) for name in place if not pd.isna(name)))
     part = str(row["part"])
     where = part if part.startswith("outside") else f"in {'the ' if part == 'data loader' else ''}{part}"
     times = f"{row['collectives']:,} collective{'s' if row['collectives'] > 1 else ''}"

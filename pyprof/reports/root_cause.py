@@ -41,7 +41,10 @@ _COLUMNS = (
         "before: what is positive of that part in stragglers, where it was late by its own. For what is before the "
         "recording: by how much its step began later.",
     ),
-    Column("there_ns", "At This Place (ns)", "ns", "What of that is in the place of this row, at all collectives."),
+    Column(
+        "there_ns", "At This Place (ns)", "ns",
+        "Its excess over the median rank in the place of this row, at these collectives.",
+    ),
     Column(
         "saving_ns", "Saving (ns)", "ns",
         "By how much all steps together would be shorter without it: the difference to a replay of all ranks in which "

@@ -146,7 +146,7 @@ class _Rank:
 
 def files(what: Plan, steps: int = 10, seed: int = 0) -> list[dict[str, Any]]:
     """The traces of the ranks."""
-    rng = random.Random(f"{seed} {what}")
+    rng = random.Random(seed)
     ranks = [_Rank(number, what, random.Random(rng.random())) for number in range(what.ranks)]
     number = 0
     for step in range(steps):

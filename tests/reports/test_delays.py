@@ -216,6 +216,7 @@ def test_the_root_cause_is_that_of_the_raw_files_whenever_recordings_start(dlrm,
         assert (row["worker"], row["part"], row["collectives"]) == ("rank7", "before the recording", 1)
         assert row["caused_ns"] == (4523 + later) * US
         assert "nobody is to blame" in rows[1]["note"]
+        assert len(rows) == 3
 
 
 def test_paths_of_dlrm_go_on_with_the_rank_that_arrived_last(dlrm, tmp_path):
