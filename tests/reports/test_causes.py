@@ -218,7 +218,7 @@ def test_a_clock_is_fitted_in_spite_of_late_ends():
     """Every third end is up to 300 us late on one of the ranks: a fit by least squares is off by 50 us."""
     import numpy as np
 
-    time = np.arange(60) * MS
+    time = np.arange(60) * 100 * MS
     late = np.where(np.arange(60) % 3 == 0, np.arange(60) * 5 * US, 0)
     line = fit(time, 7 * MS + time // 100_000 + late)
     assert line.drift == pytest.approx(10e-6, rel=0.05)
@@ -226,16 +226,18 @@ def test_a_clock_is_fitted_in_spite_of_late_ends():
 
 
 def test_ranks_without_a_common_collective_are_compared_over_others(tmp_path):
-    """Ranks 0 and 1 share a group, 1 and 2 another: the clock of 2 is known from 1's."""
-    what = plan(2, "none")._replace(ranks=3, offset=[0, 3 * MS, -4 * MS], drift=[0.0] * 3)
+    """Each rank shares a group with the next: the clock of the last is known only from that of the one before."""
+    what = plan(2, "none")._replace(
+        ranks=4, offset=[0, 3 * MS, -4 * MS, 9 * MS], drift=[0.0] * 4, late_start=[0] * 4
+    )
     traces = files(what, STEPS, 1)
     for rank, trace in enumerate(traces):
         kept = []
         for one in trace["traceEvents"]:
             number = one["args"].get("Seq")
             if number is not None:
-                group = number % 2
-                if rank == 2 * (1 - group):
+                group = number % 3
+                if rank not in (group, group + 1):
                     continue
                 one["args"] |= {"Process Group Name": str(group), "Group size": 2}
             kept.append(one)
@@ -244,3 +246,4 @@ def test_ranks_without_a_common_collective_are_compared_over_others(tmp_path):
     apart = table["offset_ns"] - table.loc["rank0", "offset_ns"]
     assert apart["rank1"] == pytest.approx(-3 * MS, abs=OFFSET)
     assert apart["rank2"] == pytest.approx(4 * MS, abs=2 * OFFSET)
+    assert apart["rank3"] == pytest.approx(-9 * MS, abs=3 * OFFSET)
