@@ -85,3 +85,32 @@ def test_the_path_by_hand(prof):
 )  # fmt: skip
 def test_libraries_by_name(name, expected):
     assert library(name) == expected
+
+
+def test_a_copy_that_the_host_waits_for_is_released_by_the_kernel_before(tmp_path, monkeypatch):
+    """The call of the copy lasts from 20 us to its end; the copy begins when the kernel before it has ended."""
+    monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
+    events = [
+        kineto.annotation("ProfilerStep#3", 0, 110_000),
+        kineto.launch(5_000, 6_000, 1),
+        kineto.kernel(GEMM, 10_000, 100_000, 1),
+        kineto.op("aten::item", 18_000, 105_000),
+        kineto.launch(20_000, 104_000, 2, name="cudaMemcpyAsync"),
+        kineto.event(
+            "gpu_memcpy",
+            "Memcpy DtoH (Device -> Pageable)",
+            101_000,
+            103_000,
+            0,
+            7,
+            correlation=2,
+            stream=7,
+            device=0,
+        ),
+    ]
+    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    parts = prof.report("critical_path", group_by="part").set_index("part")["total_ns"].to_dict()
+    assert parts == {
+        "host": 5_000 + 6_000, "launch": 1_000, "queued": 4_000 + 1_000, "kernel": 90_000, "copy or set": 2_000,
+        "synchronization": 1_000,
+    }  # fmt: skip
