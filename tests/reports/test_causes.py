@@ -153,6 +153,8 @@ def test_paths_add_up_to_the_steps_and_go_over_the_guilty_line(slow, tmp_path):
 def test_the_headline_names_rank_and_line(slow, tmp_path):
     what, traces = slow
     prof = session.load(write(tmp_path, traces))
+    # The place has what the median rank spends there taken off: its usual 100 us a step.
+    assert blamed(prof).iloc[0]["there_ns"] == pytest.approx((STEPS - 1) * what.extra, rel=0.01)
     sentence = late_rank(prof.source())
     assert sentence.startswith(f"The ranks wait for rank{what.guilty}: it is ")
     assert "host operators (aten::nonzero, train.py:20). Without that a step would take" in sentence
