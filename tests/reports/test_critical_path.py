@@ -114,3 +114,21 @@ def test_a_copy_that_the_host_waits_for_is_released_by_the_kernel_before(tmp_pat
         "host": 5_000 + 6_000, "launch": 1_000, "queued": 4_000 + 1_000, "kernel": 90_000, "copy or set": 2_000,
         "synchronization": 1_000,
     }  # fmt: skip
+
+
+def test_the_path_is_on_the_thread_that_works(tmp_path, monkeypatch):
+    """Without a GPU: the main thread has nothing to do while autograd's runs; what is between the operators belongs to
+    the thread that is in one next."""
+    monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
+    events = [
+        kineto.annotation("ProfilerStep#3", 0, 80_000),
+        kineto.op("aten::add", 0, 20_000),
+        kineto.op("aten::mul", 25_000, 60_000, tid=kineto.TID + 1),
+        kineto.op("aten::div", 65_000, 80_000),
+    ]
+    table = session.load(kineto.write(tmp_path / "trace.json", events)).report("critical_path")
+    rows = {(row.operator, row.where): row.total_ns for row in table.itertuples()}
+    assert rows == {
+        ("add", "in"): 20_000, ("mul", "before"): 5_000, ("mul", "in"): 35_000, ("div", "before"): 5_000,
+        ("div", "in"): 15_000,
+    }  # fmt: skip
