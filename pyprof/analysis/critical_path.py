@@ -114,14 +114,20 @@ def last_ends(source: Source) -> list[StepEnd]:
 def paths(source: Source, across: bool, ranks: dict[int, Rank]) -> Iterator[Path]:
     """Yield the path of each step. `across`: one path per step, of the worker that ends last, which goes on to other
     ranks; else one per worker and step, which stays there. `ranks`: gets the workers that the paths come to."""
-    steps = {activity.worker: (activity, own) for activity, own in activities(source)}
     if across:
-        which = [(end.worker, end.place) for end in last_ends(source)]
-    else:
-        which = [(worker, place) for worker, (_, own) in steps.items() for place in range(len(own.number))]
-    for worker, place in which:
-        activity, own = steps[worker]
-        yield Walk(source, ranks, activity, across).path(own, place)
+        for step in last_ends(source):
+            yield path_of(source, step, ranks)
+        return
+    for activity, own in activities(source):
+        for place in range(len(own.number)):
+            yield Walk(source, ranks, activity, False).path(own, place)
+
+
+def path_of(source: Source, step: StepEnd, ranks: dict[int, Rank]) -> Path:
+    """Return the path of one step over ranks."""
+    steps = {activity.worker: (activity, own) for activity, own in activities(source)}
+    activity, own = steps[step.worker]
+    return Walk(source, ranks, activity, True).path(own, step.place)
 
 
 def _mutual(source: Source) -> pd.DataFrame:
