@@ -97,9 +97,9 @@ class Dependencies:
         if not len(start):
             return self.previous
         place = self._ended(start) - 1
-        other = np.where(place >= 0, self.by_end[place], NONE)
-        itself = other == np.arange(len(start))
-        other = np.where(itself, np.where(place >= 1, self.by_end[place - 1], NONE), other)
+        ended = np.r_[NONE, NONE, self.by_end]  # none, for the places -1 and -2
+        other = ended[place + 2]
+        other = np.where(other == np.arange(len(start)), ended[place + 1], other)
         apart = (other >= 0) & (stream[other] != stream) & (self.called[other] <= self.called)
         together = (launch >= 0) & (launch[other] == launch)
         return np.where(apart & (together | self._asked()), other, NONE)
