@@ -36,6 +36,7 @@ PARTS = (
 KERNEL, COPY, COMMUNICATION, RANKS, QUEUED, LAUNCHING, HOST, CALL, LOADER, SYNC, UNRECORDED = range(
     len(PARTS)
 )
+_ROW = ("part", "worker", "event", "thread", "low", "high", "begin", "finish")
 _PLACE = ("operator", "text", "function", "call")
 _SEGMENT = ("part", "worker", "event", "thread", "begin", "low", "high", "length", *_PLACE)
 
@@ -194,7 +195,9 @@ class Walk:
         self._source, self._ranks, self._activity, self._across = source, ranks, activity, across
         self._clocks = clocks(source.store)
         self._last = source.store.cached("last ranks", lambda: _last(source))
-        self._segments: list[pd.DataFrame] = []
+        # Columns of _ROW, of single segments and of runs of events.
+        self._rows: list[tuple[int, ...]] = []
+        self._blocks: list[Ints] = []
 
     def path(self, steps: Steps, place: int) -> Path:
         """Return the path of a step."""
@@ -224,28 +227,39 @@ class Walk:
         times = between(self._clocks, self._worker, self._activity.worker, time)
         return np.clip(times, self._start, self._limit)
 
-    def _add(self, part: Ints | int, begin: Ints | int, event: Ints | int = NONE, thread: int = NONE) -> None:
-        """Add segments from where the path is back to times of the rank, the latest first."""
-        begin = np.atleast_1d(begin)
+    def _add(self, part: int, begin: int, event: int = NONE, thread: int = NONE, finish: int = 0) -> None:
+        """Add a segment from where the path is back to a time of the rank. Of a thread, it began at `finish`."""
+        if self._worker == self._activity.worker:  # one of many steps of a path: without arrays of one number
+            low = min(max(begin, self._start), self._limit)
+        else:
+            low = int(self._common(np.array([begin]))[0])
+        if low < self._time:
+            self._rows.append((part, self._worker, event, thread, low, self._time, begin, finish))
+            self._time = low
+
+    def _add_run(self, part: Ints, begin: Ints, event: Ints) -> None:
+        """Add segments of events, each to its own time of the rank, the latest first."""
         low = self._common(begin)
         high = np.r_[self._time, low[:-1]]
-        table = pd.DataFrame({
-            "part": part, "worker": self._worker, "event": event, "thread": thread, "low": low, "high": high,
-            "begin": begin,
-        })  # fmt: skip
-        self._segments.append(table[high > low])
+        rest = (np.full(len(low), number) for number in (self._worker, NONE, 0))
+        worker, thread, finish = rest
+        rows = np.stack([part, worker, event, thread, low, high, begin, finish])
+        self._blocks.append(rows[:, high > low])
         self._time = int(low[-1])
 
     def _back(self, event: int) -> _Node | None:
         """Go from the end of an event to what released the first of its run."""
         event = self._arrived(event)
-        rank, activity, releases = self._rank, self._rank.activity, self._rank.releases
+        rank, activity = self._rank, self._rank.activity
         order, place, head = rank.runs
         last = int(place[event])
         events = order[head[last] : last + 1]
         events = events[np.searchsorted(activity.end[events], self._own_start, side="right") :][::-1]
         if not len(events):
             events = np.array([event])
+        if len(events) == 1 and (self._across or rank.instance[event] < 0):
+            self._add(int(rank.part[event]), int(activity.start[event]), event)
+            return self._released(event)
         start, end = activity.start[events], activity.end[events]
         # Of each event its time, and that from the end of the one before it in the run.
         begin, part = (np.empty(2 * len(events) - 1, np.int64) for _ in range(2))
@@ -255,23 +269,24 @@ class Walk:
         if rank.instance[event] >= 0 and not self._across:
             begin = np.r_[end[0] - self._last[int(rank.instance[event])].length, begin]
             part, owner = np.r_[part[0], RANKS], np.r_[owner, owner]
-        self._add(part, begin, owner)
-        first = int(events[-1])
-        if releases.kind[first] in (STREAM, OTHER_STREAM):
-            before = int(releases.before[first])
-            self._add(QUEUED, activity.end[before], first)
+        self._add_run(part, begin, owner)
+        return self._released(int(events[-1]))
+
+    def _released(self, event: int) -> _Node | None:
+        """Go from the beginning of an event to what released it."""
+        activity, releases = self._rank.activity, self._rank.releases
+        if releases.kind[event] in (STREAM, OTHER_STREAM):
+            before = int(releases.before[event])
+            self._add(QUEUED, int(activity.end[before]), event)
             return _Node(event=before)
-        if releases.kind[first] == LAUNCH:
-            call = int(activity.launch[first])
+        if releases.kind[event] == LAUNCH:
+            call = int(activity.launch[event])
             called = int(activity.call["start_ns"].values[call])
             returned = called + int(activity.call["duration_ns"].values[call])
-            self._add(
-                np.array([QUEUED, LAUNCHING]),
-                np.array([min(returned, int(activity.start[first])), called]),
-                first,
-            )
+            self._add(QUEUED, min(returned, int(activity.start[event])), event)
+            self._add(LAUNCHING, called, event)
             return _Node(thread=int(activity.call["thread"].values[call]), time=called)
-        self._add(UNRECORDED, NEVER, first)
+        self._add(UNRECORDED, NEVER, event)
         return None
 
     def _arrived(self, event: int) -> int:
@@ -289,7 +304,8 @@ class Walk:
         """Go from a time of a thread to the event that its last wait waited for, else to the beginning."""
         host, releases = self._rank.host, self._rank.releases
         begin, wait = self._rank.activity.extent[0], None
-        for number, waiting in releases.waits.items():
+        for number in sorted(releases.waits, key=lambda one: one != thread):
+            waiting = releases.waits[number]
             place = int(np.searchsorted(waiting.end, time, side="right")) - 1
             # Another thread's wait counts if this one had nothing to do meanwhile.
             while place >= 0 and waiting.end[place] > begin:
@@ -298,8 +314,7 @@ class Walk:
                     begin, wait = one[1], int(waiting.event[place])
                     break
                 place -= 1
-        self._add(HOST, min(begin, time), thread=thread)
-        self._segments[-1]["finish"] = time
+        self._add(HOST, min(begin, time), thread=thread, finish=time)
         if wait is None:
             self._add(UNRECORDED, NEVER)
             return None
@@ -308,7 +323,8 @@ class Walk:
 
     def _placed(self) -> pd.DataFrame:
         """Return the segments, those of the host divided by what it did."""
-        table = pd.concat([_NO_SEGMENTS, *self._segments], ignore_index=True)
+        rows = np.array(self._rows, np.int64).reshape(-1, len(_ROW)).T
+        table = pd.DataFrame(dict(zip(_ROW, np.concatenate([rows, *self._blocks], axis=1))))
         tables = [table[table["part"] != HOST].assign(**dict.fromkeys(_PLACE, NONE))]
         on_host = table[table["part"] == HOST]
         for worker in on_host["worker"].unique().tolist():
@@ -335,8 +351,3 @@ class Walk:
         )
         segments: pd.DataFrame = table[high > low]
         return segments
-
-
-_NO_SEGMENTS = pd.DataFrame(
-    columns=["part", "worker", "event", "thread", "low", "high", "begin", "finish"], dtype=np.int64
-)

@@ -179,6 +179,19 @@ def test_a_slow_link_is_communication_of_the_path(tmp_path):
     assert more == pytest.approx(2 * STEPS * SLOW_LINK, rel=0.01)
 
 
+def test_the_other_ranks_wait_for_the_guilty_one(slow, tmp_path):
+    """All others wait once a step for the planted time, as their own paths have it."""
+    what, traces = slow
+    table = session.load(write(tmp_path, traces)).report("exposed").set_index("worker")
+    assert set(table["library"]) == {"NCCL"}
+    for rank in range(what.ranks):
+        waiting = table.loc[f"rank{rank}", "waiting_ns"]
+        if rank == what.guilty:
+            assert waiting < 0.05 * STEPS * what.extra
+        else:
+            assert waiting == pytest.approx(STEPS * what.extra, rel=0.05)
+
+
 def test_a_rank_alone_says_why_it_knows_no_cause(slow, tmp_path):
     _, traces = slow
     prof = session.load(write(tmp_path, traces[:1]))
