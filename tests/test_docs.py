@@ -60,7 +60,7 @@ def test_every_figure_and_column_of_a_report_says_what_it_is():
     ]:
         assert one.text.endswith("."), one
         assert "|" not in one.text
-    units = {"", "ns", "%", "count", "B", "events", "FLOP/s", "GB/s", "FLOP/B"}
+    units = {"", "ns", "%", "count", "B", "events", "FLOP/s", "GB/s", "FLOP/B", "ppm"}
     assert {one.unit for one in [*METRICS.values(), *FIGURES.values()]} <= units
     assert {c.unit for report in every() for c in report.all_columns} <= units
     for report in every():

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.partition import Union
 from pyprof.analysis.stretches import Part, parts
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import Nesting, cut, groups, nesting_order
@@ -184,6 +185,32 @@ class HostWork:
             tables.append(_times(kinds, stretches, start[stretches], end[stretches]))
         return pd.concat(tables, ignore_index=True)
 
+    def edges(self) -> Ints:
+        """Return the starts and ends of all intervals, in no order."""
+        kinds = (self._operators, self._ranges, self._function_times)
+        intervals = [one for kind in kinds for one in kind.values()]
+        return np.concatenate(
+            [np.empty(0, np.int64), *(e for one in intervals for e in (one.start, one.end))]
+        )
+
+    def at(self, thread: Ints, time: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the innermost operator, range and Python function of threads at moments, -1 for none: PLACE."""
+        out = np.full((3, len(thread)), _NONE, np.int64)
+        for number, moments in groups(thread):
+            for row, kind in zip(out, (self._operators, self._ranges, self._function_times)):
+                if one := kind.get(number):
+                    row[moments] = one.at(time[moments])
+        return out[0], out[1], out[2]
+
+    def threads(self) -> list[int]:
+        """Return the threads that ran operators."""
+        return list(self._operators)
+
+    def busy(self, thread: int) -> Union:
+        """Return the time of a thread in operators."""
+        one = self._operators.get(thread)
+        return Union(one.start, one.end) if one else Union(np.empty(0, np.int64), np.empty(0, np.int64))
+
     def following(self, thread: Ints, time: Ints) -> Ints:
         """Return the operator that begins next on each thread, at a time or later; -1 for none."""
         out = np.full(len(thread), _NONE, np.int64)
@@ -332,6 +359,20 @@ def _times(kinds: list[_Intervals | None], number: Ints, start: Ints, end: Ints)
     """Return the time of stretches of a thread in each place, as `HostWork.times`."""
     known = [one for one in kinds if one]
     edges = np.concatenate([edge for one in known for edge in (one.start, one.end)] or [start[:0]])
+    stretch, low, high = cut_at(edges, start, end)
+    table = pd.DataFrame({"stretch": number[stretch], "low": low, "time": high - low})
+    for name, one in zip(PLACE, kinds):
+        table[name] = one.at(low) if one else _NONE
+    return added(table)
+
+
+def cut_at(edges: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the pieces of stretches between edges: the stretch of each, its start and its end. A stretch without
+    length is a piece.
+
+    >>> [column.tolist() for column in cut_at(np.array([5, 2]), np.array([0, 4]), np.array([6, 4]))]
+    [[0, 0, 0, 1], [0, 2, 5, 4], [2, 5, 6, 4]]
+    """
     order = np.argsort(start, kind="stable")
     reach = np.maximum.accumulate(end[order])  # few of the edges are inside a stretch
     place = np.searchsorted(start[order], edges, side="right") - 1
@@ -344,10 +385,7 @@ def _times(kinds: list[_Intervals | None], number: Ints, start: Ints, end: Ints)
     high = np.r_[low[1:], 0]
     final = np.r_[stretch[1:] != stretch[:-1], True]
     high[final] = np.maximum(end[stretch[final]], low[final])
-    table = pd.DataFrame({"stretch": number[stretch], "low": low, "time": high - low})
-    for name, one in zip(PLACE, kinds):
-        table[name] = one.at(low) if one else _NONE
-    return added(table)
+    return stretch, low, high
 
 
 def added(times: pd.DataFrame) -> pd.DataFrame:

@@ -115,8 +115,8 @@ def _first_at(activity: Activity, selected: Bools, time: Ints) -> Ints:
 
 
 class Waits:
-    """Calls in which a thread waited for the device, without nested ones, by thread and start. `calls`: their places,
-    ascending."""
+    """Calls in which a thread waited for the device, without nested ones. `threads`: starts, ends and places, by thread
+    and start; `calls`: their places, ascending."""
 
     def __init__(self, activity: Activity):
         call = activity.call
@@ -124,14 +124,14 @@ class Waits:
         end = start + call["duration_ns"].values
         sync = call["kind"].values == API_KINDS.index("sync")
         waiting = np.flatnonzero(sync | self._blocking(activity, end))
-        self._threads: dict[int, tuple[Ints, Ints, Ints]] = {}
+        self.threads: dict[int, tuple[Ints, Ints, Ints]] = {}
         thread = call["thread"].values[waiting]
         for number in np.unique(thread).tolist():
             calls = waiting[thread == number]
             reached = np.maximum.accumulate(end[calls])
             calls = calls[np.r_[True, end[calls][1:] > reached[:-1]]]
-            self._threads[number] = start[calls], end[calls], calls
-        self.calls: Ints = np.sort(np.concatenate([waiting[:0], *(one[2] for one in self._threads.values())]))
+            self.threads[number] = start[calls], end[calls], calls
+        self.calls: Ints = np.sort(np.concatenate([waiting[:0], *(one[2] for one in self.threads.values())]))
 
     @staticmethod
     def _blocking(activity: Activity, end: Ints) -> Bools:
@@ -146,7 +146,7 @@ class Waits:
     def at(self, time: Ints, thread: Ints) -> Ints:
         """Return the call that ran at each time on a thread, -1 for none; thread -1 matches any thread."""
         out = np.full(len(time), NONE, np.int64)
-        for number, (start, end, place) in self._threads.items():
+        for number, (start, end, place) in self.threads.items():
             pending = np.flatnonzero(((thread == number) | (thread == NONE)) & (out == NONE))
             last = np.searchsorted(start, time[pending], side="right") - 1
             runs = (last >= 0) & (end[np.maximum(last, 0)] > time[pending])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -69,10 +69,41 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
 
 
 def late_rank(source: Source) -> str:
-    """Return the sentence that names the rank for which the others wait, and at which collective most; empty if no
-    rank is the last in at least half of the collectives."""
+    """Return the sentence that names the rank for which the others wait: the first of the report root_cause, or without
+    one the rank that is the last in at least half of the collectives; empty if there is none."""
     if len(reads.worker_names(source.store)) < 2:
         return ""
+    causes = find("root_cause").table(source)
+    causes = causes[causes["saving_ns"].notna()]
+    if not len(causes):
+        return _last_rank(source)
+    return root_cause({str(key): cell for key, cell in causes.iloc[0].items()})
+
+
+def root_cause(row: dict[str, Any]) -> str:
+    """Return a row of the report root_cause as a sentence.
+
+    >>> row = {"worker": "rank3", "part": "data loader", "line": "train.py:12", "host": "next", "collectives": 9,
+    ...        "kernel": None, "call": None, "caused_ns": 27e6, "share": 45.12, "step_avg": 5.3e6, "without_avg": 2.9e6}
+    >>> root_cause(row)
+    'The ranks wait for rank3: it is 27 ms late in total at 9 collectives, for more time in the data loader \
+(next, train.py:12). Without that a step would take 2.9 ms instead of 5.3 ms (45.1 % less).'
+    """
+    place = [row[key] for key in ("kernel", "call", "host", "line")]
+    names = ", ".join(dict.fromkeys(str(name) for name in place if not pd.isna(name)))
+    part = str(row["part"])
+    where = part if part.startswith("outside") else f"in {'the ' if part == 'data loader' else ''}{part}"
+    times = f"{row['collectives']:,} collective{'s' if row['collectives'] > 1 else ''}"
+    return (
+        f"The ranks wait for {row['worker']}: it is {duration(row['caused_ns'])} late in total at {times}, for more "
+        f"time {where}{f' ({names})' if names else ''}. Without that a step would take "
+        f"{duration(row['without_avg'])} instead of {duration(row['step_avg'])} ({row['share']:.1f} % less)."
+    )
+
+
+def _last_rank(source: Source) -> str:
+    """Return the sentence that names the rank that is the last in at least half of the collectives, and at which most;
+    empty if there is none."""
     ranks = find("stragglers").table(source).groupby(["worker", "device"], sort=False, dropna=False)
     late = [own for _, own in ranks if 0 < own["collectives"].sum() <= 2 * own["times_last"].sum()]
     if not late:

@@ -12,19 +12,14 @@ import pandas as pd
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.host_work import PLACE, HostWork, Piece, Pieces, Places, added, longest
 from pyprof.analysis.idle_gaps import CAUSES, NONE, QUEUED, Causes, Gaps, Waits, causes_of, recorded
-from pyprof.analysis.operator_tree import operator_name
+from pyprof.analysis.places import PLACE_COLUMNS, place_texts
 from pyprof.analysis.source import Source
 from pyprof.analysis.stretches import EVER, Part, stretches
 from pyprof.analysis.timeline import Activity
-from pyprof.api_names import without_version
 from pyprof.model import Ints, Stack
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
-from pyprof.store import reads
-from pyprof.store.files import Store
 
-# Where the launching thread was, or whose kernel was late.
-WHERE = ("in", "before", "kernel of")
 _ADVICE = {
     "queued": "The work was launched in time: the GPU needs a few us between kernels. Fewer, larger kernels help: "
     "fuse with torch.compile, or replay a CUDA graph.",
@@ -68,8 +63,8 @@ _COLUMNS = (
     Column("longest_ns", "Longest (ns)", "ns", "Longest of the gaps, clipped to the window."),
     Column("advice", "What To Do", "", "What usually helps against this cause.", str),
 )  # fmt: skip
-_PLACE = ("call", "host", "where", "operator", "module")
-_KEYS = {"place": (*_PLACE, "line", "stack"), "line": ("line",), "cause": ()}
+_PLACE = PLACE_COLUMNS[:-2]
+_KEYS = {"place": PLACE_COLUMNS, "line": ("line",), "cause": ()}
 
 
 @report(
@@ -109,7 +104,7 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
         if _KEYS[group_by]:
             stacks = Stacks()
             table = _Walk(activity, stacks).sums(low, high)
-            table = table.drop(columns=list(_CODES)).join(_texts(source.store, stacks.stack, table))
+            table = table.drop(columns=list(_CODES)).join(place_texts(source.store, stacks.stack, table))
         else:
             table = _by_cause(activity, low, high)
         for device in activity.devices:
@@ -323,7 +318,7 @@ def gap(activity: Activity, start: int, end: int, event: int, work: Callable[[in
     own = causes_of(activity, recorded, Waits(activity))
     host = work(int(own.thread[0]))
     places = pd.DataFrame(_places(activity, host, own))
-    texts = _texts(activity.store, host.stack, places).iloc[0]
+    texts = place_texts(activity.store, host.stack, places).iloc[0]
     operator, cause = int(places["operator"].iloc[0]), CAUSES[int(own.cause[0])]
     op_id = activity.store.rows("select op_id from operator where id = ?", (operator,))
     return Gap(
@@ -364,31 +359,6 @@ def _of(values: Ints, place: Ints) -> Ints:
     """Return the values at places, -1 where that is -1."""
     out: Ints = np.r_[values, NONE][place]
     return out
-
-
-def _texts(store: Store, stack_of: Callable[[int], Stack], table: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `_KEYS["place"]` as texts, None where there is none."""
-    names = reads.texts_of(store, table[["call", "host"]].to_numpy())
-    operators = {
-        number: cells
-        for number, *cells in store.rows(
-            """select o.id, case when o.unassociated = 1 then null else o.name end, o.module, nullif(k.frames, '')
-               from operator o left join stack k on k.id = o.stack"""
-        )
-    }
-    rows = []
-    for call, host, where, operator, number in (
-        table[["call", "host", "where", "operator", "stack"]].to_numpy().tolist()
-    ):
-        name, module, stack = operators.get(operator, [None] * 3)
-        around = stack_of(number)
-        stack = "\n".join(around.frames) or stack
-        rows.append((
-            without_version(names[call]) if call >= 0 else None, operator_name(names[host]) if host in names else None,
-            WHERE[where] if where >= 0 and name else None, name, module or around.module,
-            stack and stack.rpartition("\n")[2], stack,
-        ))  # fmt: skip
-    return pd.DataFrame(rows, columns=list(_KEYS["place"]), dtype=object)
 
 
 def _sums(table: pd.DataFrame, keys: list[str], worker: str, device: int, window: int) -> pd.DataFrame:

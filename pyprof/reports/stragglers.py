@@ -168,12 +168,7 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
         ["own_ns", "late_ns", "times_last"], ascending=False, kind="stable", ignore_index=True
     )
     workers = reads.worker_names(source.store)
-    begin = dict(
-        source.store.rows(
-            """select w.id, coalesce(min(s.start_ns), w.start_ns) from worker w left join step s on s.worker = w.id
-               group by w.id"""
-        )
-    )
+    begin = reads.begins(source.store)
     extra = {} if group_by == "collective" else dict.fromkeys(_COLLECTIVE)
     table = table.rename(columns={"group": "process_group"})
     return table.assign(

@@ -17,6 +17,16 @@ def worker_names(store: Store) -> dict[int, str]:
     return dict(store.rows("select id, name from worker order by id"))
 
 
+def begins(store: Store) -> dict[int, int]:
+    """Return the start of each worker's first marked step on the host, else of its recording, in ns."""
+    return dict(
+        store.rows(
+            """select w.id, coalesce(min(s.start_ns), w.start_ns) from worker w left join step s on s.worker = w.id
+               group by w.id"""
+        )
+    )
+
+
 def texts(store: Store) -> dict[int, str]:
     """Return the texts of ranges and calls by their ids."""
     return dict(store.rows("select id, text from string"))

@@ -58,6 +58,14 @@ def moments(session: Session, progress: Progress, by: str) -> tuple[dict[str, An
     return table(session.store, by)
 
 
+@TASKS.register("critical_path")
+def critical_path(session: Session, progress: Progress, aggregation: int, at: int) -> dict[str, Any]:
+    """Return the critical path of a step."""
+    from pyprof.viewer.path_stretches import answer
+
+    return answer(session.source(aggregation, None), at)
+
+
 @TASKS.register("roofline_shares")
 def roofline_shares(session: Session, progress: Progress, worker: int) -> tuple[dict[str, Any], pa.Table]:
     """Return the share of the roofline that each event of a worker reaches."""

@@ -198,6 +198,42 @@ def test_a_recording_that_began_10_ms_later_moves_no_blame(dlrm, tmp_path, late)
         assert mine == {**before, (0, 7): first}
 
 
+def test_the_root_cause_is_that_of_the_raw_files_whenever_recordings_start(dlrm, tmp_path):
+    """Rank 7's step begins 4.523 ms after that of rank 5, the median rank. What a rank is late afterwards, by its own
+    and alone, is less than 1 % of the step of rank 4, which ends last: nobody is blamed. If rank 7's recording begins
+    10 ms later, only the first figure changes."""
+    raw = [Rank(events) for events in dlrm]
+    cost = [0] * 8
+    for (place, rank), row in expected(dlrm).items():
+        first, second = sorted(one.nccl[place]["dur"] for one in raw)[:2]
+        cost[rank] += max(min(row["own"], second - first), 0) if place else 0
+    assert max(cost) < 17_979 / 100
+    for later in (0, 10_000):
+        prof = loaded(begun_late(dlrm, 7, later), tmp_path / str(later))
+        rows = table(prof, "root_cause")
+        assert [row["saving_ns"] for row in rows] == [None] * len(rows)
+        (row,) = [row for row in rows if row["worker"]]
+        assert (row["worker"], row["part"], row["collectives"]) == ("rank7", "before the recording", 1)
+        assert row["caused_ns"] == (4523 + later) * US
+        assert "nobody is to blame" in rows[1]["note"]
+        assert len(rows) == 3
+
+
+def test_paths_of_dlrm_go_on_with_the_rank_that_arrived_last(dlrm, tmp_path):
+    """The step of rank 4 ends last. Its path comes to a copy that waits for a collective, of which rank 7's kernel is
+    the shortest; it goes on there until rank 7's recording begins."""
+    prof = loaded(dlrm, tmp_path)
+    rows = table(prof, "critical_path", group_by="step")
+    assert {row["ends_on"] for row in rows} == {"rank4"}
+    total = sum(row["total_ns"] for row in rows)
+    assert [total] == [one["total_ns"] for one in table(prof, "step_time") if one["worker"] == "rank4"]
+    assert {row["worker"] for row in rows if row["part"] == "communication"} == {"rank7"}
+    (unknown,) = [row for row in rows if row["part"] == "not recorded"]
+    begins = [Rank(events).begin for events in dlrm]
+    assert abs(unknown["total_ns"] - (begins[7] - begins[4]) * US) < 5 * US
+    assert unknown["worker"] == "rank7"
+
+
 def test_first_events_that_were_not_recorded_move_no_blame(dlrm, tmp_path):
     """What ended in the first 3 ms of rank 7 is missing: what it did there is unknown, how late it was
     by its own is not."""

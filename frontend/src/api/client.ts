@@ -52,6 +52,7 @@ export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
 export type StepDifference = Schemas["StepDifference"];
 export type Alignment = Schemas["Alignment"];
+export type CriticalPath = Schemas["CriticalPath"];
 export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
 export type SelectedWork = Schemas["SelectedWork"];
@@ -89,6 +90,7 @@ const FEWER: Record<string, readonly string[]> = {
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
   "timeline/alignment": ["run"],
+  "timeline/critical_path": ["run"],
   "timeline/step_difference": ["run"],
   "timeline/labels": ["run"],
   "timeline/selection": ["run", "worker", "align"],

@@ -1,5 +1,5 @@
 // What is drawn, and what is where. The lanes are one row of pixels each, stretched; labels and marks lie above them.
-import type { Colors, Counters, Flows, SearchHits, Timeline } from "../api/client";
+import type { Colors, Counters, CriticalPath, Flows, SearchHits, Timeline } from "../api/client";
 import { axisTicks } from "./axis";
 import { colorOf, css, Inks, onto, TABLE, type Coloring } from "./colors";
 import { CURVE, GAP, HEIGHT, trackAt, type Busy, type Counted, type Counter, type Layout, type Placed } from "./lanes";
@@ -58,6 +58,8 @@ export interface Picture {
   /** What the selected event is compared with, in the other recording. */
   partner: Hit | undefined;
   flows: Flows["flows"];
+  /** The critical path of a step. */
+  path: CriticalPath | undefined;
   /** Where the hits of a search are. */
   hits: SearchHits | undefined;
   /** Values of counters, by device. */
@@ -109,6 +111,13 @@ function hitEvents(picture: Picture): Hit[] | undefined {
 const idleOf = (timeline: Timeline, track: Track): Track | undefined =>
   timeline.tracks.find((one) => one.kind === "idle" && one.worker === track.worker && one.device === track.device);
 
+/** Whether a stretch of the critical path is on a track: of the host, on the uppermost of its thread. */
+const onPath = (track: Track, one: CriticalPath["stretches"][number]): boolean =>
+  track.worker === one.worker &&
+  (one.thread === null
+    ? track.kind === "stream" && track.device === one.device && track.stream === one.stream
+    : track.device === null && track.thread === one.thread);
+
 function hit(tile: Tile, track: Track, lane: number, at: number): Hit {
   const [start, end] = [tile.start[at]!, tile.end[at]!];
   return {
@@ -133,6 +142,8 @@ export class Scene {
   readonly levels = new Map<number, number>();
   /** Ends of the arrows in the last frame, in pixels of the canvas, for tests. */
   ends: [number, number, number, number][] = [];
+  /** Lines of the critical path in the last frame, for tests: track, and pixels of the canvas from the left. */
+  lines: [number, number, number][] = [];
   /** Ticks of hits in the last frame, for tests: track, and pixels of the canvas from the left. */
   ticks: [number, number][] = [];
   /** What is drawn in the lanes, as far as it is recorded. */
@@ -506,6 +517,7 @@ export class Scene {
     }
     for (const note of picture.notes) this.note(target, note, ratio, x);
     this.arrows(target, picture, ratio, shown, x);
+    this.path(target, picture, ratio, shown, x);
     this.tick(target, picture, ratio, shown, x);
     for (const [one, strong] of [
       [picture.hovered, false],
@@ -564,6 +576,27 @@ export class Scene {
       if (top === undefined || left < 0 || left > target.canvas.width) continue;
       target.fillRect(Math.round(left) - ratio, top, 2 * ratio, (GAP - 1) * ratio);
       this.ticks.push([track, left]);
+    }
+  }
+
+  /** The critical path: a line above the track of each stretch, and where it goes on to another. */
+  private path(target: CanvasRenderingContext2D, picture: Picture, ratio: number, shown: Placed[], x: (time: number) => number): void {
+    this.lines = [];
+    target.fillStyle = css(this.inks.of("--bad"));
+    let last: { x: number; y: number } | undefined;
+    const [thick, width] = [3 * ratio, target.canvas.width];
+    for (const one of picture.path?.stretches ?? []) {
+      const by = shiftOf(picture.shifts, one.worker);
+      const [left, right] = [x(one.start + by), x(one.end + by)];
+      const placed = shown.find(({ track }) => onPath(track, one));
+      const y = placed && (placed.top - picture.scroll) * ratio - thick;
+      if (y !== undefined && right > 0 && left < width) {
+        target.fillRect(left, y, Math.max(right - left, ratio), thick);
+        this.lines.push([placed!.track.id, left, right]);
+      }
+      if (y !== undefined && last && left > -1 && left < width + 1)
+        target.fillRect(left - ratio / 2, Math.min(y, last.y), ratio, Math.abs(y - last.y) + thick);
+      last = y === undefined ? undefined : { x: right, y };
     }
   }
 

@@ -115,6 +115,38 @@ class Alignment(Model):
     ranks: list[RankOffset]
 
 
+class PathStretch(Model):
+    """A part of a critical path on a thread, or on a stream of a device; by the worker's own clock."""
+
+    worker: int
+    thread: int | None
+    device: int | None
+    stream: int | None
+    start: int
+    end: int
+
+
+class PathSum(Model):
+    """The time of a critical path in one of its parts."""
+
+    part: str
+    time: int
+
+
+class CriticalPath(Model):
+    """The critical path of a step of the worker that ends it last, over ranks; `number` is null without steps.
+
+    `start`, `end`: of the step, by the clock of that worker. `stretches`: the earliest first, without what was not
+    recorded; `sums`: they add up to the step without pauses."""
+
+    number: int | None
+    worker: str | None
+    start: int
+    end: int
+    stretches: list[PathStretch]
+    sums: list[PathSum]
+
+
 class ComparedStep(Model):
     """A step of one of two recordings. `time`: device time of its executions; `kind`: what its ids of events are of."""
 

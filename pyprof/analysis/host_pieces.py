@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's work in stretches of time: pieces, each in one place of one thread.
+
+A stretch belongs to a thread. While that thread is in no operator and no API call, and another thread that launches or
+runs operators is in one, the piece is the other's: the main thread waits for autograd's thread in backward. Where no
+thread is in one, the piece belongs to the thread that is in one next.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from pyprof.analysis.host_work import HostWork, cut_at
+from pyprof.analysis.partition import Union
+from pyprof.analysis.timeline import Activity
+from pyprof.intervals import groups
+from pyprof.model import Bools, Ints
+
+LOADING, CALLING, IN_OPERATOR, IN_RANGE, OUTSIDE = range(5)
+_NONE = -1
+
+
+class HostPieces:
+    """The host's time of a worker. `work`: the places of its threads."""
+
+    def __init__(self, activity: Activity):
+        self.activity = activity
+        self.work = HostWork(activity)
+
+    @cached_property
+    def _calls(self) -> dict[int, tuple[Ints, Ints, Ints]]:
+        """Start, end and name of the API calls of each thread, by start."""
+        call = self.activity.call
+        start, name = call["start_ns"].values, call["name"].values
+        end = start + call["duration_ns"].values
+        out: dict[int, tuple[Ints, Ints, Ints]] = {}
+        for number, places in groups(call["thread"].values):
+            places = places[np.argsort(start[places], kind="stable")]
+            out[number] = start[places], end[places], name[places].astype(np.int64)
+        return out
+
+    @cached_property
+    def threads(self) -> dict[int, Union]:
+        """The time in operators and API calls of each thread that has them, the busiest first."""
+        operators = self.work.threads()
+        busy = {number: self.work.busy(number) for number in {*operators, *self._calls}}
+        for number, (start, end, _) in self._calls.items():
+            busy[number] = busy[number].with_(Union(start, end))
+        return dict(sorted(busy.items(), key=lambda one: (-len(one[1]), one[0])))
+
+    @cached_property
+    def main(self) -> int:
+        """The thread with the most launches, else the busiest; -1 without any."""
+        launching = self.activity.launching_thread
+        return launching if launching >= 0 else next(iter(self.threads), _NONE)
+
+    @cached_property
+    def _edges(self) -> Ints:
+        unions = [*self.threads.values(), self.activity.dataloader]
+        calls = [edge for start, end, _ in self._calls.values() for edge in (start, end)]
+        return np.unique(
+            np.concatenate([self.work.edges(), *calls, *(e for one in unions for e in (one.start, one.end))])
+        )
+
+    def idle(self, thread: int, start: int, end: int) -> bool:
+        """Return whether a thread was in no operator and no API call for all of some time."""
+        if thread not in self.threads:
+            return True
+        return not self.threads[thread].within(np.array([start]), np.array([end]))[0]
+
+    def of(self, thread: Ints, start: Ints, end: Ints) -> pd.DataFrame:
+        """Return the pieces of stretches, which add up to them: `stretch`, `low` and `high` in ns, `thread`; `kind`: in
+        the data loader, else in an API call, else in an operator, else in a range, else outside of all; `operator`,
+        `text`, `function`: innermost, `call`: the API call's name, as numbers of the tables `operator` and `string`, -1
+        for none."""
+        stretch, low, high = cut_at(self._edges, start, end)
+        owner = self._owners(stretch, thread[stretch], low, high)
+        operator, text, function = self.work.at(owner, low)
+        call = np.full(len(low), _NONE, np.int64)
+        for number, pieces in groups(owner):
+            if number in self._calls:
+                call[pieces] = _around(self._calls[number], low[pieces], high[pieces])
+        loading = self.activity.dataloader.covers(low, high)
+        kind = np.select(
+            [loading, call >= 0, operator >= 0, text >= 0],
+            [LOADING, CALLING, IN_OPERATOR, IN_RANGE],
+            OUTSIDE,
+        )
+        return pd.DataFrame({
+            "stretch": stretch, "low": low, "high": high, "thread": owner, "kind": kind, "operator": operator,
+            "text": text, "function": function, "call": call,
+        })  # fmt: skip
+
+    def _owners(self, stretch: Ints, thread: Ints, low: Ints, high: Ints) -> Ints:
+        """Return the thread of each piece: where none has anything to do, the one that has something next."""
+        owner = thread.copy()
+        free = np.ones(len(low), bool)
+        for number, busy in self.threads.items():
+            own = np.flatnonzero(thread == number)
+            free[own] = ~busy.covers(low[own], high[own])
+        for number, busy in self.threads.items():
+            places = np.flatnonzero(free)
+            own_pieces = places[busy.covers(low[places], high[places])]
+            owner[own_pieces] = number
+            free[own_pieces] = False
+        following = np.where(free, len(owner), np.arange(len(owner)))
+        following = np.minimum.accumulate(following[::-1])[::-1]
+        same = np.r_[stretch, _NONE][following] == stretch
+        return np.where(same, np.r_[owner, _NONE][following], owner)
+
+
+def _around(calls: tuple[Ints, Ints, Ints], low: Ints, high: Ints) -> Ints:
+    """Return the name of the call around each piece, of nested ones the inner; -1 for none."""
+    start, end, name = calls
+    place = np.searchsorted(start, low, side="right") - 1
+    inside: Bools = (place >= 0) & (end[place] >= high)
+    # The call that began last may be one inside another, and be over.
+    outer = ~inside & Union(start, end).covers(low, high)
+    return np.where(inside | outer, name[place], _NONE)
