@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pyprof.analysis import iteration_cuts
 from pyprof.analysis.aggregation import aggregate
+from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.model import Trace
 from pyprof.store import files
 from pyprof.store.write import dimensions, facts
@@ -46,11 +48,13 @@ def build(
     key: str | None = None,
     progress: Callable[[str, float], None] = lambda what, share: None,
     complete: Callable[[str], None] = lambda name: None,
+    automatic: Callable[[files.Store], Iterations] = iteration_cuts.automatic,
 ) -> None:
     """Write the database of a recording atomically.
 
-    `first`, `last`, `key`: see aggregate. `progress` is called with a description of the current step and the share of
-    the work that is done; `complete` at the end, with the name of the file before it has its own. Raises PyProfError.
+    `first`, `last`, `key`, `automatic`: see aggregate. `progress` is called with a description of the current step and
+    the share of the work that is done; `complete` at the end, with the name of the file before it has its own. Raises
+    PyProfError.
     """
     with files.written(path) as name:
         files.create(name, _with_progress(recorded, progress), recorded.meta)
@@ -61,6 +65,7 @@ def build(
                 last,
                 key,
                 lambda share: progress("aggregating", _WRITTEN + share * (1 - _WRITTEN)),
+                automatic,
             )
         complete(name)
 

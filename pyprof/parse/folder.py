@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -123,16 +123,21 @@ def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
             paths.append(path)
         else:
             skipped[reason] = skipped.get(reason, 0) + 1
-    named = sorted(
+    return named(paths), skipped
+
+
+def named(paths: Iterable[Path]) -> list[Input]:
+    """Return recordings of a run with what their names say of them, by worker and span."""
+    by_name = sorted(
         [(*split(path.name), path) for path in paths],
         key=lambda entry: (entry[0], -1 if entry[1] is None else entry[1], entry[2].name),
     )
-    ranks = _ranks([worker for worker, _, _ in named])
+    ranks = _ranks([worker for worker, _, _ in by_name])
     out: list[Input] = []
-    for worker, _, path in named:
+    for worker, _, path in by_name:
         span = out[-1].span + 1 if out and out[-1].worker == worker else 1
         out.append(Input(path, worker, span, ranks.get(worker)))
-    return out, skipped
+    return out
 
 
 def groups(recordings: Sequence[Input]) -> Groups:

@@ -48,7 +48,7 @@ _SMALL = {
                  "occupancy"),
     "site": ("mod", "op", "module", "stack", "direction", "phase"), "operator": ("key",),
 }  # fmt: skip
-_WHOLE = ("iteration_set", "aggregation")  # the same in all parts: those of the first are taken
+_WHOLE = ("iteration_set", "aggregation")  # the same in all parts that have them
 _APART = {*_SMALL, *_WHOLE, "source", "worker"}
 
 
@@ -61,13 +61,14 @@ def combine(
     sources: dict[str, str] = {}
     counts = dict.fromkeys(_COUNTED, 0)
     pieces = _Pieces()
-    thread = 0
+    thread, present = 0, set[str]()
     for number, part in enumerate(parts):
         move = _Move(small, len(workers), thread, shifts[number], counts)
         move.enter(part)
         for table in dict.fromkeys(piece.table for piece in part.pieces):
-            if table in _APART and not (table in _WHOLE and number == 0):
+            if table in present or (table in _APART and table not in _WHOLE):
                 continue
+            present |= {table}.intersection(_WHOLE)
             for rows in part.read(table):
                 yield from pieces.add(table, move.moved(table, rows))
         for table in _COUNTED:
