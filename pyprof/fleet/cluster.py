@@ -6,6 +6,7 @@ A worker that dies costs its task, which another one does; a task whose workers 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,12 @@ from pyprof.fleet.tasks import Done, Task
 if TYPE_CHECKING:
     from distributed import Client
 
+log = logging.getLogger(__name__)
 Progress = Callable[[str, float], None]
+_SCHEDULER = "the scheduler"
 _TOGETHER = 16  # summaries that one task joins
 _RETRIES = 2  # of a task whose worker died, before its recording is given up
-_PACKAGES = ("dask", "distributed", "msgpack", "pyprof", "pandas", "pyarrow")
+_PACKAGES = ("dask", "distributed", "msgpack", "pandas", "pyarrow")
 
 
 def check() -> None:
@@ -64,36 +67,46 @@ def client_of(scheduler: str) -> Iterator[Client]:
 
 
 def check_versions(client: Client) -> None:
-    """Raise PyProfError if there is no worker, or if the scheduler or a worker has other versions than this process."""
-    versions: Any = client.get_versions(check=False, packages=["pyprof"])
+    """Raise PyProfError if there is no worker, or if the scheduler or a worker has other versions than this process. The
+    scheduler unpacks tasks, so it needs PyProf as well."""
+    versions: Any = client.get_versions(check=False, packages=["pandas", "pyarrow"])
     if not versions["workers"]:
         raise PyProfError("the scheduler has no workers; start `dask worker` with its address.")
-    own = _versions(versions["client"])
-    for name, other in [("the scheduler", versions["scheduler"]), *versions["workers"].items()]:
-        theirs = _versions(other)
-        # A scheduler moves data that it does not read.
-        for package in own if name != "the scheduler" else ("python", "dask", "distributed", "msgpack"):
-            if own[package] != theirs.get(package):
+    own = _versions(versions["client"], tasks.version())
+    of_pyprof = _of_pyprof(client)
+    for name, answer in {_SCHEDULER: versions["scheduler"], **versions["workers"]}.items():
+        theirs = _versions(answer, of_pyprof.get(name))
+        for package, wanted in own.items():
+            if theirs[package] != wanted:
                 raise PyProfError(
-                    f"{name} has {package} {theirs.get(package) or 'not installed'}, this process {own[package]}; "
+                    f"{name} has {package} {theirs[package] or 'not installed'}, this process {wanted}; "
                     "install the same version on both."
                 )
 
 
-def _versions(answer: Mapping[str, Any]) -> dict[str, str | None]:
+def _of_pyprof(client: Client) -> dict[str, str]:
+    """Return the version of PyProf of the scheduler and of each worker that has one."""
+    answers: dict[str, Any] = dict(client.run(tasks.version, on_error="return"))
+    try:
+        answers[_SCHEDULER] = client.run_on_scheduler(tasks.version)  # type: ignore[no-untyped-call]
+    except Exception:  # it cannot unpack the function: each version of distributed says so in its own way
+        log.debug("the scheduler has no PyProf", exc_info=True)
+    return {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+
+
+def _versions(answer: Mapping[str, Any], version: str | None) -> dict[str, str | None]:
+    """Return the versions that must be equal, of an answer of distributed and the version of PyProf."""
     packages = answer["packages"]
-    python = ".".join(str(answer["host"].get("python") or packages.get("python")).split(".")[:2])
-    return {"python": python, **{name: packages.get(name) for name in _PACKAGES if name in packages}}
+    python = ".".join(str(packages["python"]).split(".")[:2])
+    return {"python": python, "pyprof": version, **{name: packages.get(name) for name in _PACKAGES}}
 
 
 def run(client: Client, todo: Sequence[Task], progress: Progress) -> list[Done | str]:
     """Return the record of each task, or why there is none, in order."""
     from distributed import as_completed
 
-    futures = [
-        client.submit(tasks.work, task, pure=False, retries=_RETRIES, key=f"pyprof-{task.name}-{number}")
-        for number, task in enumerate(todo)
-    ]
+    # Not by a key of its own: the scheduler may still have the result of a task of this key.
+    futures = [client.submit(tasks.work, task, pure=False, retries=_RETRIES) for task in todo]
     place = {future.key: number for number, future in enumerate(futures)}
     out: dict[int, Done | str] = {}
     start, failed = time.monotonic(), 0

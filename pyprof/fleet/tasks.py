@@ -79,6 +79,11 @@ class Done(NamedTuple):
         return self.digest == request and self.on_gpu >= task.on_gpu and task.cut in (None, self.cut)
 
 
+def version() -> str:
+    """Return the version of PyProf on the machine that is asked."""
+    return pyprof.__version__
+
+
 def work(task: Task) -> Done | str:
     """Bring a recording into the store, unless it is there. Return its record, or the sentence that says why it cannot
     be read."""
