@@ -67,8 +67,10 @@ def client_of(scheduler: str) -> Iterator[Client]:
 
 
 def check_versions(client: Client) -> None:
-    """Raise PyProfError if there is no worker, or if the scheduler or a worker has other versions than this process. The
-    scheduler unpacks tasks, so it needs PyProf as well."""
+    """Raise PyProfError if there is no worker, or if the scheduler or a worker has other versions than this process.
+
+    The scheduler unpacks tasks, so it needs PyProf as well.
+    """
     versions: Any = client.get_versions(check=False, packages=["pandas", "pyarrow"])
     if not versions["workers"]:
         raise PyProfError("the scheduler has no workers; start `dask worker` with its address.")
