@@ -20,8 +20,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pyprof import scratch
-from pyprof.errors import FormatError, PyProfError, UsageError
+from pyprof.errors import FormatError, UsageError
 from pyprof.session import Profile
+from pyprof.store.files import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyprof.fleet.tasks import Done, Task
 
 Progress = Callable[[str, float], None]
-SUMMARY = "summary_dldb.sqlite"  # its name in the store
+SUMMARY = "fleet.sqlite"  # its name in the store
 
 
 class Fleet:
@@ -42,7 +43,7 @@ class Fleet:
 
     def __init__(self, store: str, database: Path, records: Sequence[Done], failed: dict[str, str]):
         self.store, self.failed = store, failed
-        self.summary = Profile.open(database)
+        self.summary = Profile(Store(database, summary=True))
         workers = [record for record in records for _ in range(record.workers)]
         names = self.summary.database.rows("select name from worker order by id")
         self._records = {name: record for (name,), record in zip(names, workers)}
@@ -98,6 +99,13 @@ class Fleet:
 
         return stragglers(self.summary)
 
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return the tables that lie in the store as files of Parquet, by their names."""
+        return {
+            "ranks": self.ranks, "steps": self.steps, "operators": self.operators(), "stragglers": self.stragglers(),
+            "communication": self.report("communication"),
+        }  # fmt: skip
+
     def profile(self, worker: str) -> Profile:
         """Open the profile of a rank, by the name of its worker. Raises UsageError for an unknown one."""
         from pyprof.fleet.places import Place
@@ -107,8 +115,7 @@ class Fleet:
             names = ", ".join(list(self._records)[:8]) + (", ..." if len(self._records) > 8 else "")
             raise UsageError(f"worker {worker}: there is no such worker; the fleet has {names}.")
         folder = scratch.Folder()
-        closing = Place(f"{self.store}/{record.name}.sqlite").fetched(folder.name)
-        profile = Profile.open(closing.__enter__())
+        profile = Profile.open(Place(f"{self.store}/{record.name}.sqlite").fetch(folder.name))
         weakref.finalize(profile, folder.cleanup)
         return profile
 
@@ -167,6 +174,8 @@ def _opened(client: Client, todo: list[Task], store: str, progress: Progress) ->
     summary.write(str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost))
     Place(f"{store}/{SUMMARY}").write(str(database))
     fleet = Fleet(store, database, records, failed)
+    for name, table in fleet.tables().items():
+        Place(f"{store}/{name}.parquet").write(table.to_parquet(index=False))
     weakref.finalize(fleet, folder.cleanup)
     return fleet
 
@@ -255,4 +264,4 @@ def _absolute(url: str) -> str:
     return url if "://" in url or not url else os.path.abspath(url)
 
 
-__all__ = ["Fleet", "PyProfError", "open"]
+__all__ = ["Fleet", "open"]

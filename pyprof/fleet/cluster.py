@@ -78,10 +78,10 @@ def check_versions(client: Client) -> None:
     of_pyprof = _of_pyprof(client)
     for name, answer in {_SCHEDULER: versions["scheduler"], **versions["workers"]}.items():
         theirs = _versions(answer, of_pyprof.get(name))
-        for package, wanted in own.items():
-            if theirs[package] != wanted:
+        for package, expected in own.items():
+            if theirs[package] != expected:
                 raise PyProfError(
-                    f"{name} has {package} {theirs[package] or 'not installed'}, this process {wanted}; "
+                    f"{name} has {package} {theirs[package] or 'not installed'}, this process {expected}; "
                     "install the same version on both."
                 )
 

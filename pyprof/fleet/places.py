@@ -83,19 +83,14 @@ class Place:
                 else:
                     Path(name).write_bytes(source)
 
-    @contextmanager
-    def fetched(self, folder: str) -> Iterator[Path]:
-        """Yield the file on this machine, a copy in `folder` if it is elsewhere. Raises FormatError."""
+    def fetch(self, folder: str) -> Path:
+        """Return the file on this machine, a copy in `folder` if it is elsewhere. Raises FormatError."""
         if self.local is not None:
-            yield self.local
-            return
+            return self.local
         target = os.path.join(folder, os.path.basename(self._path))
         with self._errors():
             self._fs.get_file(self._path, target)
-        try:
-            yield Path(target)
-        finally:
-            os.unlink(target)
+        return Path(target)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

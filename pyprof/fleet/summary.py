@@ -85,7 +85,7 @@ def write(name: str, summary: bytes, meta: dict[str, str], lost: pa.Table) -> No
         yield "lost", lost
 
     with files.written(name) as target:
-        files.create(target, tables(), meta)
+        files.create(target, tables(), meta | {files.SUMMARY: "yes"})
         with closing(files.unsafe(target)) as connection:
             _whole_run(connection)
 

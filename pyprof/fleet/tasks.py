@@ -100,7 +100,8 @@ def _work(task: Task) -> Done:
     if record is not None and record.answers(task, request):
         return record
     start = time.process_time()
-    with scratch.Folder() as folder, source.fetched(folder) as path:
+    with scratch.Folder() as folder, scratch.Folder() as copies:
+        path = source.fetch(copies)
         part, database = os.path.join(folder, "part"), os.path.join(folder, "profile.sqlite")
         recording = run.Recording(task.source._replace(path=path), part, task.alone, task.on_gpu)
         facts = run.make_part(recording)

@@ -105,7 +105,12 @@ def test_s3_holds_recordings_and_results(client: Any, s3: str, tmp_path: Path) -
     opened = fleet.open("s3://fleet/run/*.pt.trace.json", client, "s3://fleet/results")
     assert_equal(opened, pyprof.load(tmp_path / "run"))
     names = [name.rpartition(".")[2] for name in store.ls("fleet/results", detail=False, refresh=True)]
-    assert {ending: names.count(ending) for ending in names} == {"json": 4, "sqlite": 5, "summary": 4}
+    assert {ending: names.count(ending) for ending in names} == {
+        "json": 4,
+        "sqlite": 5,
+        "summary": 4,
+        "parquet": 5,
+    }
     assert text_of(opened.profile("rank2").report("op_type")) == text_of(
         pyprof.load(tmp_path / "run" / "rank2.1700000000000.pt.trace.json").report("op_type")
     )
@@ -183,8 +188,13 @@ def test_the_command_writes_a_fleet(
     store = tmp_path / "store"
     words = ["save", str(tmp_path / "run"), "-o", str(store), "--scheduler"]
     assert main([*words, cluster.address]) == 0
-    saved = pyprof.load(store / fleet.SUMMARY)
-    pd.testing.assert_frame_equal(saved.steps, pyprof.load(tmp_path / "run").steps)
+    whole = pyprof.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(pd.read_parquet(store / "steps.parquet"), whole.steps, check_dtype=False)
+    assert text_of(pd.read_parquet(store / "communication.parquet")) == text_of(whole.report("communication"))
+    with pytest.raises(
+        FormatError, match="is the summary of a fleet, which has no single events; open the database"
+    ):
+        pyprof.load(store / fleet.SUMMARY)
     assert main([*words, "nowhere"]) == 2
     assert "expected tcp://HOST:PORT, local or local:N" in capsys.readouterr().err
     assert main([*words, "local:0"]) == 2
