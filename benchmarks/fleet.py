@@ -7,8 +7,10 @@
 
 The recordings are copies of one trace of torch.profiler with other ranks and clocks. Each line is a fleet of its own
 store, on a cluster whose workers have read one recording before. The numbers of workers take turns, so that the speedup
-is of one run; it is that of the sum of the wall times of all rounds. Memory of the coordinator is the highest resident
-memory of this process above that before, in a process of its own for each line.
+is of one run; it is that of the sum of the wall times of all rounds. Other work on the machine lowers it: `bound` is
+what it is at most, by CPU-seconds: (tasks + this process) / (tasks / workers + this process), where this process is
+the coordinator, and the scheduler as well. Memory of the coordinator is the highest resident memory of this process
+above that before, in a process of its own for each line.
 """
 
 from __future__ import annotations
@@ -72,19 +74,19 @@ def measure(folder: Path, workers: int) -> dict[str, float]:
 
         def watch() -> None:
             nonlocal peak
-            while not over.wait(0.02):
+            while not over.wait(0.1):
                 peak = max(peak, resident())
 
         watching = threading.Thread(target=watch)
         watching.start()
-        start = time.perf_counter()
+        start, own = time.perf_counter(), time.process_time()
         opened = fleet.open(folder, client, f"{top}/store")
-        wall = time.perf_counter() - start
+        wall, own = time.perf_counter() - start, time.process_time() - own
         over.set()
         watching.join()
         ranks = opened.ranks
         return {
-            "wall": wall, "cpu": float(ranks["cpu_s"].sum()), "grown": float(max(peak - before, 0)),
+            "wall": wall, "own": own, "cpu": float(ranks["cpu_s"].sum()), "grown": float(max(peak - before, 0)),
             "summary": float(ranks["summary_bytes"].mean()), "database": float(ranks["database_bytes"].mean()),
             "joined": float((Path(top) / "store" / fleet.SUMMARY).stat().st_size),
         }  # fmt: skip
@@ -118,9 +120,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(measure(arguments.trace, arguments.measure)))
         return
     print(
-        "| recordings | workers | wall s | speedup | CPU-s per rank | summary per rank, kB | coordinator per rank, kB |"
+        "| recordings | workers | wall s | speedup | bound | CPU-s per rank | of them coordinator "
+        "| summary per rank, kB | coordinator grew, MB |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for count in map(int, arguments.recordings.split(",")):
         with tempfile.TemporaryDirectory() as name:
             copies(arguments.trace, Path(name), count)
@@ -130,9 +133,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             lines = [one[place] for one in rounds]
             wall = sum(line["wall"] for line in lines)
             mean = {key: sum(line[key] for line in lines) / len(lines) for key in lines[0]}
+            bound = (mean["cpu"] + mean["own"]) / (mean["cpu"] / workers + mean["own"])
             print(
-                f"| {count} | {workers} | {wall / len(lines):.1f} | {alone / wall:.2f} | {mean['cpu'] / count:.2f} "
-                f"| {mean['summary'] / 1e3:.0f} | {max(line['grown'] for line in lines) / 1e3 / count:.0f} |",
+                f"| {count} | {workers} | {wall / len(lines):.1f} | {alone / wall:.2f} | {bound:.2f} "
+                f"| {(mean['cpu'] + mean['own']) / count:.3f} | {mean['own'] / count:.3f} "
+                f"| {mean['summary'] / 1e3:.0f} | {max(line['grown'] for line in lines) / 1e6:.1f} |",
                 flush=True,
             )
 

@@ -32,11 +32,10 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Write the database."""
+def run(arguments: argparse.Namespace) -> int:
+    """Write the database; return the exit code."""
     if arguments.scheduler is not None:
-        _fleet(arguments)
-        return
+        return _fleet(arguments)
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
     from pyprof.store.files import limited
@@ -47,20 +46,30 @@ def run(arguments: argparse.Namespace) -> None:
         profile = Profile.open(arguments.file, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
         profile.save(arguments.output, Selection(*iteration_range(arguments)))
+    return 0
 
 
-def _fleet(arguments: argparse.Namespace) -> None:
-    """Write the databases of a fleet and its summary. Raises UsageError for an iteration, which ranks number apart."""
+def _fleet(arguments: argparse.Namespace) -> int:
+    """Write the databases of a fleet and its summary; return the exit code. Raises UsageError for iterations, of which
+    ranks have different numbers."""
     from pyprof import fleet
     from pyprof.errors import UsageError
     from pyprof.fleet import cluster
-    from pyprof.frame import say
+    from pyprof.frame import INTERRUPTED, say
     from pyprof.stages import MINIMAL, Stages
 
     if arguments.iter_start is not None or arguments.iter_stop is not None:
         raise UsageError("--scheduler: takes no --iter-start and --iter-stop, all iterations are aggregated.")
     stages = Stages(MINIMAL, arguments.prog)
-    with cluster.client_of(arguments.scheduler) as client, stages.stage("reading"):
-        opened = fleet.open(arguments.file, client, arguments.output, arguments.key_op, stages.progress)
+    try:
+        with cluster.client_of(arguments.scheduler) as client, stages.stage("reading"):
+            opened = fleet.open(arguments.file, client, arguments.output, arguments.key_op, stages.progress)
+    except KeyboardInterrupt:
+        say(
+            arguments.prog,
+            f"interrupted; what is done is in {arguments.output}, the same command goes on from there.",
+        )
+        return INTERRUPTED
     for sentence in opened.failed.values():
         say(arguments.prog, sentence)
+    return 0

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machines of a fleet: a scheduler of Dask, its workers, what they run, and how far they are.
 
-A worker that dies costs its task, which another one does; a task whose workers keep dying costs its recording.
+A worker that dies costs its task, which another one does; a task whose workers keep dying costs its recording (Dask's
+setting `distributed.scheduler.allowed-failures`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, float], None]
 _SCHEDULER = "the scheduler"
 _TOGETHER = 16  # summaries that one task joins
-_RETRIES = 2  # of a task whose worker died, before its recording is given up
 _PACKAGES = ("dask", "distributed", "msgpack", "pandas", "pyarrow")
 
 
@@ -108,7 +108,7 @@ def run(client: Client, todo: Sequence[Task], progress: Progress) -> list[Done |
     from distributed import as_completed
 
     # Not by a key of its own: the scheduler may still have the result of a task of this key.
-    futures = [client.submit(tasks.work, task, pure=False, retries=_RETRIES) for task in todo]
+    futures = [client.submit(tasks.work, task, pure=False) for task in todo]
     place = {future.key: number for number, future in enumerate(futures)}
     out: dict[int, Done | str] = {}
     start, failed = time.monotonic(), 0
