@@ -23,7 +23,7 @@ from pyprof.errors import FormatError, PyProfError, UsageError
 from pyprof.fleet import cluster as clusters
 from pyprof.fleet import figures
 from pyprof.fleet.summary import REPORTS
-from pyprof.reports import every, find
+from pyprof.reports import find
 from tests import build, kineto
 from tests.fleet.conftest import Cluster, until
 from tests.fleet.test_run import FOLDERS, planted, text_of
@@ -92,8 +92,9 @@ def test_its_figures_are_those_of_a_published_run(data: Path, client: Any, tmp_p
     assert (opened.ranks["summary_bytes"] < 2 << 20).all()
     rank3 = opened.profile("rank3")
     path = next(path for path in run.iterdir() if "worker3" in path.name)
-    for report in every():
-        assert text_of(rank3.report(report.name)) == text_of(pyprof.load(path).report(report.name))
+    alone = pyprof.load(path)
+    for name in ("idle", "step_time", "operator"):
+        assert text_of(rank3.report(name)) == text_of(alone.report(name))
 
 
 def test_s3_holds_recordings_and_results(client: Any, s3: str, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_s3_holds_recordings_and_results(client: Any, s3: str, tmp_path: Path) -
 def test_a_killed_worker_costs_its_task(s3: str, tmp_path: Path) -> None:
     """It is killed while it works on a recording, when others are done."""
     (tmp_path / "run").mkdir()
-    for rank in range(12):
+    for rank in range(8):
         kineto.write(
             tmp_path / "run" / f"rank{rank}.1700000000000.pt.trace.json", kineto.training() * 4,
             baseTimeNanoseconds=1_700_000_000_000_000_000 + rank,
@@ -147,7 +148,7 @@ def test_a_killed_worker_costs_its_task(s3: str, tmp_path: Path) -> None:
             assert one.workers[0].wait() == -signal.SIGKILL
             assert opened.failed == {}
             assert_equal(opened, pyprof.load(tmp_path / "run"))
-            assert lines[-1] == "12 of 12 recordings"
+            assert lines[-1] == "8 of 8 recordings"
             assert all(line.endswith("left") for line in lines[:-1])
     finally:
         one.end()
