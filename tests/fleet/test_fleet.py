@@ -73,7 +73,7 @@ def assert_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
 
 
 @pytest.mark.parametrize(
-    "write", [*FOLDERS[:4], one_step_each, one_without_marks], ids=lambda one: one.__name__
+    "write", [*FOLDERS[:5], one_step_each, one_without_marks], ids=lambda one: one.__name__
 )
 def test_its_figures_are_those_of_all_recordings_at_once(write: Write, client: Any, tmp_path: Path) -> None:
     write(tmp_path)

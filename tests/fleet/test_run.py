@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -50,10 +52,22 @@ def without_gpu(folder: Path) -> None:
 
 
 def unknown_process(folder: Path) -> None:
-    """Traces with GPU events of a process that they do not name, of equal pids."""
+    """Exports of two processes each, with GPU events of a process that they do not name."""
+    text = f"{LINEAR}\n    > 5 volta_sgemm\nthread 1 process 300\n{LINEAR}\n    > 6 volta_sgemm\n"
+    for name in ("a", "b"):
+        path = build.write_nsys(folder / f"{name}.sqlite", build.recording(text))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = null, correlationId = 999")
+            connection.commit()
+
+
+def clocks(folder: Path) -> None:
+    """Traces of ranks whose recordings begin at other times, named in another order than their ranks."""
     for rank in range(3):
-        events = [*kineto.training(), kineto.kernel("lost_kernel", 900_000 + rank, 910_000, 99_999)]
-        kineto.write(folder / f"rank{rank}.1700000000000.pt.trace.json", events)
+        kineto.write(
+            folder / f"host{9 - rank}.1700000000000.pt.trace.json", kineto.training(),
+            baseTimeNanoseconds=1_700_000_000_000_000_000 + 1000 * rank, distributedInfo={"rank": rank},
+        )  # fmt: skip
 
 
 def archive(folder: Path) -> None:
@@ -68,7 +82,7 @@ def archive(folder: Path) -> None:
     (folder / "made").rmdir()
 
 
-FOLDERS: list[Callable[[Path], None]] = [planted, mixed, without_gpu, unknown_process, archive]
+FOLDERS: list[Callable[[Path], None]] = [planted, mixed, without_gpu, unknown_process, clocks, archive]
 
 
 def text_of(frame: pd.DataFrame) -> list[str]:
