@@ -39,13 +39,13 @@ def cpu() -> float:
 
 def make(recording: Path, database: Path) -> None:
     """Read a recording, write its database with all statistics, make DLProf's reports of tables."""
-    from pyprof.analysis.build import build
+    from pyprof.analysis.build import build, of_trace
     from pyprof.dlprof.options import OF_DLPROF
     from pyprof.parse import loader
     from pyprof.session import load
 
     begin = cpu()
-    build(loader.load(recording), str(database))
+    build(of_trace(loader.load(recording)), str(database))
     prof = load(database)
     for name in OF_DLPROF:
         if name != "iteration":  # one row per event: a file of its own size

@@ -33,6 +33,7 @@ import psutil
 from viewer import children, viewer
 
 from pyprof.analysis.build import build as build_database
+from pyprof.analysis.build import of_trace
 from pyprof.parse import loader
 from pyprof.timeline import build
 
@@ -86,7 +87,7 @@ def made(folder: Path, kernels: int, ranks: int) -> Path:
         subprocess.run([sys.executable, *generator], check=True, stdout=subprocess.DEVNULL)
     begin = time.process_time()
     trace = loader.load(recording)
-    build_database(trace, str(database))
+    build_database(of_trace(trace), str(database))
     load, size = time.process_time() - begin, database.stat().st_size
     begin = time.process_time()
     build.add(str(database), str(recording))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.registry import load_module
 
 if TYPE_CHECKING:  # for editors and type checkers: the same names as in _HOME, which a test compares
+    from pyprof import fleet as fleet
     from pyprof import nvtx as nvtx
     from pyprof.capture.collectors.layer import available as available
     from pyprof.capture.controller import init as init
@@ -56,6 +57,7 @@ _HOME = {
     "Cost": "pyprof.model",
     "Tensor": "pyprof.model",
     "PyProfError": "pyprof.errors",
+    "fleet": "pyprof.fleet",
     "nvtx": "pyprof.nvtx",  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
 }
 __all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -68,7 +70,7 @@ if not TYPE_CHECKING:  # a checker that sees __getattr__ accepts any misspelled 
             raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
         module = load_module(home)
         _proceed()
-        return module if name == "nvtx" else getattr(module, name)
+        return module if home == f"pyprof.{name}" else getattr(module, name)
 
 
 def _proceed() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyprof.model import Ints
 
 _RATIO, _SMALL = 200, 256 << 20
-_LONGEST = 2**62  # ns
+LONGEST = 2**62  # ns
 
 
 def largest(compressed: int) -> int:
@@ -41,8 +41,13 @@ def check(path: Path, expected: str) -> None:
 
 def check_sum(path: str, *durations: Ints) -> None:
     """Raise FormatError if times add up to more than a column of sums can hold, with room for the sum of two."""
-    if any(float(values.sum(dtype=float)) >= _LONGEST for values in durations):
-        raise FormatError(
-            f"{path}: its times add up to more than 146 years, so some must be wrong. Record again, or look for "
-            "events that are too long."
-        )
+    if any(float(values.sum(dtype=float)) >= LONGEST for values in durations):
+        raise too_long(path)
+
+
+def too_long(path: str) -> FormatError:
+    """Return the error for times that add up to more."""
+    return FormatError(
+        f"{path}: its times add up to more than 146 years, so some must be wrong. Record again, or look for "
+        "events that are too long."
+    )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyprof.prof.hardware.machine import Hardware
     from pyprof.rules import Outcome
     from pyprof.store.files import Store
+    from pyprof.store.write.run import Run
 
 
 Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
@@ -58,16 +59,22 @@ class Profile:
     keeps.
     """
 
-    def __init__(self, source: Trace | Store, memory: bool = False, progress: Progress | None = None):
+    def __init__(self, source: Trace | Run | Store, memory: bool = False, progress: Progress | None = None):
         self._trace = source if isinstance(source, Trace) else None
+        self._run: Run | None = None
         self._path = source.path
         self._only: Sequence[str] | None = None
         self._memory = memory
         self._progress = progress or _silent
-        self.is_database = not isinstance(source, Trace)
+        self.is_database = False
         if not isinstance(source, Trace):
-            self.database = source
-            weakref.finalize(self, source.close)
+            from pyprof.store.files import Store
+
+            if isinstance(source, Store):
+                self.is_database, self.database = True, source
+                weakref.finalize(self, source.close)
+            else:
+                self._run = source
         self._aggregation_id: int | None = None
 
     @classmethod
@@ -91,6 +98,12 @@ class Profile:
             raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
         if not is_database:
             (progress or _silent)("reading", 0.0)
+            from pyprof.store.write.run import Run, is_run
+
+            if change is None and is_run(file):
+                profile = cls(Run(file, only, progress or _silent), memory, progress)
+                profile._only = only
+                return profile
             trace = loader.load(path, only)
             profile = cls(change(trace) if change else trace, memory, progress)
             profile._only = only
@@ -135,7 +148,9 @@ class Profile:
         """Recording as columns. Raises FormatError for a profile database, which has them in another form."""
         if self.is_database:
             raise FormatError(formats.NO_RECORDING.format(self._path))
-        if self._trace is None:  # it went into the database
+        if (
+            self._trace is None
+        ):  # it went into the database, one recording after the other if there are several
             self._trace = loader.load(self._path, self._only)
         return self._trace
 
@@ -199,13 +214,17 @@ class Profile:
     ) -> None:
         """Write a database; `complete` is called with its name while no other process knows it."""
         from pyprof.analysis.aggregation import aggregate
-        from pyprof.analysis.build import build
+        from pyprof.analysis.build import build, of_run, of_trace
         from pyprof.store import files
 
         target = os.fspath(path)
         if "database" not in self.__dict__:
-            trace, self._trace = self.trace, None
-            build(trace, target, *selection, self._progress, complete)
+            if self._run is not None:
+                recorded = of_run(self._run)
+            else:
+                trace, self._trace = self.trace, None
+                recorded = of_trace(trace)
+            build(recorded, target, *selection, self._progress, complete)
             return
         with files.written(target) as name:
             self._progress("copying", 0.0)

@@ -63,6 +63,7 @@ STANDS_ON = {
         "viewer",
         "integrations.notebook_frame", "integrations.notebook_progress",
     },
+    "fleet": CORE | {"__init__", "parse", "store", "analysis", "reports", "session", "timeline"},
     "gate": CORE | {"__init__", "analysis", "reports"},
     "replayable": CORE | {"store", "analysis"},
     "info": CORE | {"parse"},
@@ -81,11 +82,13 @@ STANDS_ON = {
     },
     "top": CORE | {"store", "analysis", "metrics", "overview", "reports", "rules", "viewer"},
     "commands": CORE | {
-        "autostart", "capture", "store", "analysis", "export", "gate", "info", "integrations", "overview", "parse",
-        "prof", "query", "render", "replayable", "reports", "session", "module_totals", "top", "viewer",
+        "autostart", "capture", "store", "analysis", "export", "fleet", "gate", "info", "integrations", "overview",
+        "parse", "prof", "query", "render", "replayable", "reports", "session", "module_totals", "top", "viewer",
     },
     "reference": CORE | {"__init__", "prof", "analysis", "metrics", "query", "reports", "rules"},
-    "__init__": CORE | {"capture", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook"},
+    "__init__": CORE | {
+        "capture", "fleet", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook",
+    },
     "__main__": {"commands"},
 }  # fmt: skip
 # Scripts that people run by path: they start a command, and nothing imports them.

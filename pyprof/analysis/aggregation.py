@@ -67,6 +67,7 @@ def aggregate(
     last: int | None = None,
     key: str | None = None,
     progress: Progress = lambda share: None,
+    automatic: Callable[[Store], Iterations] = iteration_cuts.automatic,
 ) -> Aggregation:
     """Add up iterations `first` to `last`, both included, of the cut by `key`, or of the automatic cut without a key.
 
@@ -74,7 +75,7 @@ def aggregate(
     done; an exception that it raises ends the work, and nothing is written. Raises UsageError for a key or
     iterations that do not exist.
     """
-    number, cut, tables = _cut(store, key, progress)
+    number, cut, tables = _cut(store, key, progress, automatic)
     count = int(cut.number.max()) + 1 if len(cut.number) else 0
     first, last = _check_range(first, last, count)
     for existing in aggregations(store):
@@ -134,7 +135,7 @@ def _describe_count(count: int) -> str:
 
 
 def _cut(
-    store: Store, key: str | None, progress: Progress
+    store: Store, key: str | None, progress: Progress, automatic: Callable[[Store], Iterations]
 ) -> tuple[int, Iterations, dict[str, dict[str, Ints]] | None]:
     """Return the number of a cut and its iterations, and its tables if the cut is new."""
     for number, method, set_key, note in store.rows(
@@ -144,7 +145,7 @@ def _cut(
             table = _iterations(store, number)
             arrays = [table[name] for name in ("worker", "number", "start_ns", "end_ns", "partial")]
             return number, Iterations(method, set_key, note, *arrays), None
-    cut = iteration_cuts.by_key(store, key) if key else iteration_cuts.automatic(store)
+    cut = iteration_cuts.by_key(store, key) if key else automatic(store)
     number = (store.rows("select coalesce(max(id), 0) from iteration_set")[0][0]) + 1
     return number, cut, _tables(store, cut, progress)
 

@@ -62,6 +62,84 @@ def _automatic(store: Store) -> Iterations:
     return whole(store)
 
 
+class Cut(NamedTuple):
+    """A way to cut a recording, as in the table `iteration_set`."""
+
+    method: str
+    key: str | None
+    note: str
+
+
+_METHODS = ("marks", "ranges", "optimizer", "dataloader", "operator", "none")  # in the order of `_automatic`
+_PROFILER, _SERVER, _OPTIMIZER, _LOADER = (
+    "ranges ProfilerStep#", "a server's steps", "ends of Optimizer.step", "starts of the DataLoader's waits",
+)  # fmt: skip
+_OF_RUN = {
+    "optimizer": _OPTIMIZER,
+    "dataloader": _LOADER,
+}  # cuts that need two ends in the run, not on each rank
+
+
+def single(store: Store) -> list[str]:
+    """Return the methods that do not cut this recording, but would cut a run of two such."""
+    methods = {"optimizer": _optimizer, "dataloader": _data_loader}
+    return [name for name, cut in methods.items() if cut(store) is None and cut(store, 1) is not None]
+
+
+def common(cuts: Sequence[Cut], singles: Sequence[Sequence[str]]) -> Cut:
+    """Return the cut of a run whose recordings, in the order of their ranks, are cut so on their own: the first method
+    that any has, by the most frequent range, or by the operator of the first rank. `singles`: as of `single`.
+
+    >>> common([Cut("none", None, ""), Cut("marks", None, "marks")], [[], []]).method
+    'marks'
+    >>> common([Cut("none", None, "")] * 2, [["optimizer"], ["optimizer"]]).method
+    'optimizer'
+    """
+    also = [
+        Cut(name, None, note) for name, note in _OF_RUN.items() if sum(name in one for one in singles) > 1
+    ]
+
+    def place(cut: Cut) -> tuple[int, int, int]:
+        of_user = cut.method == "ranges" and cut.note not in (_PROFILER, _SERVER)
+        frequent = cuts.count(cut) if of_user else 0
+        return _METHODS.index(cut.method), of_user + (cut.note == _SERVER), -frequent
+
+    return min([*cuts, *also], key=place)
+
+
+def like(store: Store, cut: Cut) -> Iterations | None:
+    """Return the iterations of one recording of a run that is cut so; None if it has nothing that cuts it so."""
+    if cut.method == "key":
+        return by_key(store, cut.key or "")
+    if cut.method == "marks":
+        out = _marks(store)
+    elif cut.note == _PROFILER:
+        out = _profiler_steps(store)
+    elif cut.note == _SERVER:
+        out = _serving(store)
+    elif cut.method == "ranges":
+        out = _user_ranges(store, cut.note)
+    elif cut.method == "dataloader":
+        out = _data_loader(store, 1)
+    else:
+        out = _optimizer(store, 1) if cut.method == "optimizer" else _at_operator(store, cut)
+        # The ends of an operator cut every recording, one without any into one iteration.
+        none = np.empty(0, np.int64)
+        out = out or _by_ends(*cut, store, none, none)
+    return _without_pauses(store, out) if out else None
+
+
+def _at_operator(store: Store, cut: Cut) -> Iterations | None:
+    if cut.method == "none":
+        return whole(store)
+    ops = store.columns(
+        "select id, end_ns from op where operator in (select min(id) from operator where name = ? and "
+        "unassociated = 0) order by id",
+        (cut.key,),
+    )
+    return _by_ends(*cut, store, worker_of(ops["id"].values), ops["end_ns"].values)
+
+
 def whole(store: Store) -> Iterations:
     """Return the recording as one iteration."""
     spans = _spans(store)
@@ -139,13 +217,13 @@ def _profiler_steps(store: Store) -> Iterations | None:
            where string.text like 'ProfilerStep#%'
            order by range.id"""
     )
-    return _from_starts("ranges", "ranges ProfilerStep#", _distinct(rows))
+    return _from_starts("ranges", _PROFILER, _distinct(rows))
 
 
 def _serving(store: Store) -> Iterations | None:
     """Cut at the steps of a server, which vLLM and SGLang announce. Such a range ends before its work on the GPU does,
     so the last step takes the remainder."""
-    cut = _from_starts("ranges", "a server's steps", [row[:3] for row in server_steps(store)])
+    cut = _from_starts("ranges", _SERVER, [row[:3] for row in server_steps(store)])
     return _to_the_end(store, cut) if cut else None
 
 
@@ -159,8 +237,9 @@ def server_steps(store: Store) -> list[tuple[int, int, int, str]]:
     return [(worker, start, end, names[text]) for worker, start, end, text in _distinct(rows)]
 
 
-def _user_ranges(store: Store) -> Iterations | None:
-    """Cut at ranges named like steps; of several names the most frequent, of nested ranges the outer ones."""
+def _user_ranges(store: Store, note: str | None = None) -> Iterations | None:
+    """Cut at ranges named like steps; of several names the most frequent, or that of a note, of nested ranges the outer
+    ones."""
     from pyprof.parse.paths import is_step
 
     texts = store.rows("select id, text from string")
@@ -168,6 +247,8 @@ def _user_ranges(store: Store) -> Iterations | None:
     for number, text in texts:
         if is_step(text) and not text.startswith("ProfilerStep#"):
             names.setdefault(_STEP_NAME.sub("#", text), []).append(number)
+    if note is not None:
+        names = {name: ids for name, ids in names.items() if note == f"ranges {name!r}"}
     best: tuple[int, int, str, list[tuple[int, ...]]] | None = None
     for name, ids in names.items():
         rows = store.rows(
@@ -175,7 +256,7 @@ def _user_ranges(store: Store) -> Iterations | None:
                 where text in ({",".join(map(str, ids))}) and {HAS_LENGTH} order by id"""
         )
         length = sum(end - start for _, start, end in rows)
-        if len(rows) > 1 and (best is None or (len(rows), length) > best[:2]):
+        if len(rows) > (note is None) and (best is None or (len(rows), length) > best[:2]):
             best = len(rows), length, name, rows
     return _from_starts("ranges", f"ranges {best[2]!r}", _distinct(best[3])) if best else None
 
@@ -202,7 +283,7 @@ def _from_starts(method: str, note: str, rows: Sequence[tuple[int, ...]]) -> Ite
     return _cut(method, None, note, bounds, False)
 
 
-def _optimizer(store: Store) -> Iterations | None:
+def _optimizer(store: Store, at_least: int = 2) -> Iterations | None:
     """Cut at the ends of Optimizer.step: of several optimizers the most frequent, on a tie the one that ends last."""
     ops = store.columns(
         """select op.id, op.operator, op.end_ns from op join operator on operator.id = op.operator
@@ -216,22 +297,22 @@ def _optimizer(store: Store) -> Iterations | None:
                where string.text like 'Optimizer.step#%' order by range.id"""
         )
         worker, end, which = worker_of(ranges["id"].values), ranges["end_ns"].values, ranges["text"].values
-    if len(worker) < 2:
+    if len(worker) < at_least:
         return None
     numbers = np.unique(which)
     best = max(numbers.tolist(), key=lambda n: (int((which == n).sum()), int(end[which == n].max())))
     selected = which == best
-    return _by_ends("optimizer", None, "ends of Optimizer.step", store, worker[selected], end[selected])
+    return _by_ends("optimizer", None, _OPTIMIZER, store, worker[selected], end[selected])
 
 
-def _data_loader(store: Store) -> Iterations | None:
+def _data_loader(store: Store, at_least: int = 2) -> Iterations | None:
     rows = store.rows(
         """select thread.worker, start_ns, start_ns + duration_ns
            from dataloader join thread on thread.id = dataloader.thread order by thread.worker, start_ns"""
     )
-    if len(rows) < 2:
+    if len(rows) < at_least:
         return None
-    cut = _from_starts("dataloader", "starts of the DataLoader's waits", rows)
+    cut = _from_starts("dataloader", _LOADER, rows)
     return _to_the_end(store, cut) if cut else None
 
 

@@ -126,9 +126,10 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
         if not path.is_dir() and _is_text(path):
             with path.open(encoding="utf-8", errors="replace") as lines:
                 return netdict.read(lines, file), file, machine.NOTHING
-        from pyprof.session import load
+        from pyprof.parse import loader
+        from pyprof.session import Profile
 
-        profile = load(path, memory=memory)
+        profile = Profile(loader.load(path), memory)
         return profile.rows, file, profile.hardware
     except OSError as error:
         raise FormatError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof save FILE -o DB`: the profile database of a recording."""
+"""`pyprof save FILE -o DB`: the profile database of a recording; with --scheduler, those of many, by many machines."""
 
 from __future__ import annotations
 
@@ -25,10 +25,17 @@ def add_arguments(parser: Parser) -> None:
     add_output_options(parser, "profile database to write", "DB", required=True)
     add_iterations(parser)
     add_timeout(parser)
+    parser.add_argument(
+        "--scheduler", metavar="WHERE",
+        help="read a folder, or a URL of recordings, on the workers of a Dask scheduler: tcp://HOST:PORT, local or "
+        "local:N; DB is then a folder or its URL (docs/fleet.md)",
+    )  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Write the database."""
+def run(arguments: argparse.Namespace) -> int:
+    """Write the database; return the exit code."""
+    if arguments.scheduler is not None:
+        return _fleet(arguments)
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
     from pyprof.store.files import limited
@@ -39,3 +46,30 @@ def run(arguments: argparse.Namespace) -> None:
         profile = Profile.open(arguments.file, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
         profile.save(arguments.output, Selection(*iteration_range(arguments)))
+    return 0
+
+
+def _fleet(arguments: argparse.Namespace) -> int:
+    """Write the databases of a fleet and its summary; return the exit code. Raises UsageError for iterations, of which
+    ranks have different numbers."""
+    from pyprof import fleet
+    from pyprof.errors import UsageError
+    from pyprof.fleet import cluster
+    from pyprof.frame import INTERRUPTED, say
+    from pyprof.stages import MINIMAL, Stages
+
+    if arguments.iter_start is not None or arguments.iter_stop is not None:
+        raise UsageError("--scheduler: takes no --iter-start and --iter-stop, all iterations are aggregated.")
+    stages = Stages(MINIMAL, arguments.prog)
+    try:
+        with cluster.client_of(arguments.scheduler) as client, stages.stage("reading"):
+            opened = fleet.open(arguments.file, client, arguments.output, arguments.key_op, stages.progress)
+    except KeyboardInterrupt:
+        say(
+            arguments.prog,
+            f"interrupted; what is done is in {arguments.output}, the same command goes on from there.",
+        )
+        return INTERRUPTED
+    for sentence in opened.failed.values():
+        say(arguments.prog, sentence)
+    return 0

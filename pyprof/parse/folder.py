@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyprof.errors import FormatError
 from pyprof.model import Process, Trace
@@ -89,13 +90,24 @@ def is_named(name: str) -> bool:
     return _ENDINGS.search(name) is not None
 
 
-def load_archive(path: Path, read: Reader) -> Trace:
-    """Load all recordings of an archive as one. Raises FormatError."""
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """Yield a folder, or that into which an archive of recordings is unpacked, which messages name by the archive.
+    Raises FormatError."""
+    if path.is_dir():
+        yield path
+        return
     with archive.unpacked(path, is_named) as folder:
         try:
-            out = load(folder, read)
+            yield folder
         except FormatError as error:
             raise FormatError(str(error).replace(str(folder), str(path))) from None
+
+
+def load_archive(path: Path, read: Reader) -> Trace:
+    """Load all recordings of an archive as one. Raises FormatError."""
+    with unpacked(path) as folder:
+        out = load(folder, read)
         out.path = str(path)
         out.lost = {reason.replace(str(folder), str(path)): count for reason, count in out.lost.items()}
         return out
@@ -111,16 +123,21 @@ def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
             paths.append(path)
         else:
             skipped[reason] = skipped.get(reason, 0) + 1
-    named = sorted(
+    return named(paths), skipped
+
+
+def named(paths: Iterable[Path]) -> list[Input]:
+    """Return recordings of a run with what their names say of them, by worker and span."""
+    by_name = sorted(
         [(*split(path.name), path) for path in paths],
         key=lambda entry: (entry[0], -1 if entry[1] is None else entry[1], entry[2].name),
     )
-    ranks = _ranks([worker for worker, _, _ in named])
+    ranks = _ranks([worker for worker, _, _ in by_name])
     out: list[Input] = []
-    for worker, _, path in named:
+    for worker, _, path in by_name:
         span = out[-1].span + 1 if out and out[-1].worker == worker else 1
         out.append(Input(path, worker, span, ranks.get(worker)))
-    return out, skipped
+    return out
 
 
 def groups(recordings: Sequence[Input]) -> Groups:
@@ -228,9 +245,16 @@ def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
     return out
 
 
-def load(folder: Path, read: Reader, files: Sequence[str] | None = None) -> Trace:
-    """Load all recordings of a run as one, by default of all files. A folder without recordings that has one run below
-    it is that run. Raises FormatError if there is no run, several, or none that can be read. `read` reads files."""
+class Listing(NamedTuple):
+    """The recordings of a run, and the number of other files by the reason they are skipped."""
+
+    recordings: list[Input]
+    skipped: dict[str, int]
+
+
+def listing(folder: Path, files: Sequence[str] | None = None) -> Listing:
+    """Return the recordings of a run, by default all files. A folder without recordings that has one run below it is
+    that run. Raises FormatError if there is no run, or several."""
     run, (recordings, skipped) = folder, inputs(folder)
     if not recordings:
         below = runs(folder)
@@ -243,25 +267,41 @@ def load(folder: Path, read: Reader, files: Sequence[str] | None = None) -> Trac
         run = next(iter(below.values()))
         recordings, skipped = inputs(run)
     if files is not None:
-        recordings = [recording for recording in recordings if recording.path.name in files]
-    else:
-        _check_one_run(run, recordings)
-    traces, failed = [], []
-    for recording, result in zip(recordings, read([recording.path for recording in recordings])):
-        if isinstance(result, Trace):
-            traces.append(_label_processes(result, recording))
-        else:
-            failed.append(str(result))
-    if not traces:
+        return Listing([recording for recording in recordings if recording.path.name in files], skipped)
+    _check_one_run(run, recordings)
+    return Listing(recordings, skipped)
+
+
+_Read = TypeVar("_Read")
+
+
+def readable(
+    folder: Path, run: Listing, results: Sequence[_Read | FormatError]
+) -> tuple[list[_Read], dict[str, int]]:
+    """Return what was read of the recordings of a run, and the losses: files that are no recordings, and those that
+    cannot be read. Raises FormatError if none can."""
+    failed = [str(result) for result in results if isinstance(result, FormatError)]
+    if len(failed) == len(results):
         raise FormatError(
-            f"{folder}: none of its {len(recordings)} recordings can be read; the first is: {failed[0]}"
+            f"{folder}: none of its {len(failed)} recordings can be read; the first is: {failed[0]}"
         )
-    traces.sort(key=_sort_key)
+    lost = run.skipped | {f"recordings not read: {sentence}": 1 for sentence in failed}
+    return [result for result in results if not isinstance(result, FormatError)], lost
+
+
+def load(folder: Path, read: Reader, files: Sequence[str] | None = None) -> Trace:
+    """Load all recordings of a run as one, by default of all files, as `listing` has them. `read` reads files. Raises
+    FormatError if none can be read."""
+    run = listing(folder, files)
+    results = [
+        label_processes(result, recording) if isinstance(result, Trace) else result
+        for recording, result in zip(run.recordings, read([recording.path for recording in run.recordings]))
+    ]
+    traces, lost = readable(folder, run, results)
+    traces.sort(key=lambda trace: order_of(trace.processes))
     out = merge(traces, str(folder))
-    for reason, count in skipped.items():
+    for reason, count in lost.items():
         out.drop(reason, count)
-    for sentence in failed:
-        out.drop(f"recordings not read: {sentence}")
     return out
 
 
@@ -319,7 +359,7 @@ def _ranks(workers: list[str]) -> dict[str, int]:
     return {}
 
 
-def _label_processes(trace: Trace, recording: Input) -> Trace:
+def label_processes(trace: Trace, recording: Input) -> Trace:
     """Add worker, span and rank from the file's name to the processes of a trace. Facts in the file itself take
     precedence."""
     single = len(trace.processes) == 1
@@ -333,7 +373,7 @@ def _label_processes(trace: Trace, recording: Input) -> Trace:
     return trace
 
 
-def _sort_key(trace: Trace) -> tuple[bool, int, str, int]:
-    """Return the sort key of a worker: rank, then name, then span."""
-    first = min(trace.processes, key=lambda p: (p.rank is None, p.rank or 0), default=Process(-1))
+def order_of(processes: Sequence[Process]) -> tuple[bool, int, str, int]:
+    """Return the sort key of a recording by its processes: rank, then name, then span."""
+    first = min(processes, key=lambda p: (p.rank is None, p.rank or 0), default=Process(-1))
     return first.rank is None, first.rank or 0, first.label or "", first.span

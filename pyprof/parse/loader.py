@@ -6,10 +6,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,8 +17,9 @@ from pyprof.errors import FormatError
 from pyprof.model import Device, Trace
 from pyprof.parse import archive, early_stop, folder, limits, pool, reader_process
 from pyprof.parse.formats import EXPECTED, NO_RECORDING, formats
-from pyprof.parse.pool import Result
 from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
+
+_Read = TypeVar("_Read")
 
 
 def load(path: str | os.PathLike[str], files: Sequence[str] | None = None) -> Trace:
@@ -34,25 +34,33 @@ def load(path: str | os.PathLike[str], files: Sequence[str] | None = None) -> Tr
     return trace
 
 
-def load_or_error(path: Path) -> Result:
-    """Return a recording, or the error that says why it cannot be read."""
+class Request(NamedTuple):
+    """A recording to read."""
+
+    path: Path
+
+
+def or_error(path: Path, read: Callable[[], _Read]) -> _Read | FormatError:
+    """Return what `read` returns, or the error that says why the file cannot be read."""
     try:
-        return load(path)
+        return read()
     except FormatError as error:
         return error
     except (MemoryError, OSError) as error:
         return FormatError(f"{path}: cannot be read ({type(error).__name__}: {error}).")
 
 
+def answer(request: Request) -> Trace | FormatError:
+    return or_error(request.path, lambda: load(request.path))
+
+
 def serve(descriptor: int) -> None:
     """Serve read requests in a child process until the pipe ends."""
-    with reader_process.serving(descriptor) as pipe, suppress(EOFError, OSError):
-        while True:
-            pipe.send(load_or_error(pipe.recv()))
+    reader_process.answer(descriptor, answer)
 
 
-def _read(paths: Sequence[Path]) -> list[Result]:
-    return pool.read(paths, load_or_error, serve)
+def _read(paths: Sequence[Path]) -> list[Trace | FormatError]:
+    return pool.read([Request(path) for path in paths], answer, serve)
 
 
 def _sanitize_device(device: Device) -> Device:

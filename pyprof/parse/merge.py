@@ -12,9 +12,9 @@ record.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from pyprof.model import Call, Column, Device, Gpu, Ints, Ops, Process, Stack, S
 
 # 2001 as ns of the unix epoch. Clocks that count from the start of a session or of the machine are far below.
 _EPOCH = 10**18
-_UNALIGNED = "files without an absolute time (each begins at its own zero, kept)"
+UNALIGNED = "files without an absolute time (each begins at its own zero, kept)"
 _START = "session_start_unix_ns"
 
 _PLAIN, _TEXT, _THREAD, _PROCESS, _TIME, _GPU, _STACK, _OP = range(8)
@@ -61,18 +61,49 @@ def unix_start(t0: int, meta: Mapping[str, str]) -> int | None:
     return int(text) + t0 if text.isascii() and text.isdigit() and "run.clock" not in meta else None
 
 
+class Clock(NamedTuple):
+    """The clock of a run: its zero, in ns of the unix epoch, 0 if each recording begins at its own; ns to add to the
+    times of each recording; how many have no absolute time, which is why."""
+
+    zero: int
+    shifts: list[int]
+    unknown: int
+
+
+def common_clock(starts: Sequence[int | None]) -> Clock:
+    """Return the clock of recordings whose zeros are at these unix times.
+
+    >>> common_clock([70, 50]), common_clock([70, None])
+    (Clock(zero=50, shifts=[20, 0], unknown=0), Clock(zero=0, shifts=[0, 0], unknown=1))
+    """
+    absolute = [start for start in starts if start is not None]
+    if len(absolute) < len(starts):
+        return Clock(0, [0] * len(starts), len(starts) - len(absolute))
+    zero = min(absolute)
+    return Clock(zero, [start - zero for start in absolute], 0)
+
+
+class Described(Protocol):
+    """A recording as far as its facts go."""
+
+    @property
+    def meta(self) -> dict[str, str]: ...
+    @property
+    def processes(self) -> list[Process]: ...
+
+
+def run_facts(recordings: Sequence[Described], clock: Clock) -> dict[str, str]:
+    """Return the facts of a run of several recordings."""
+    how = "own zero" if clock.unknown else "unix"
+    return _facts(recordings) | {"run.files": str(len(recordings)), "run.clock": how}
+
+
 def merge(traces: list[Trace], path: str) -> Trace:
     """Merge several recordings into one, in their order. Consumes them."""
     if len(traces) == 1:
         return dataclasses.replace(traces[0], path=path)
-    starts = [unix_start(trace.t0, trace.meta) for trace in traces]
-    absolute = [start for start in starts if start is not None]
-    aligned = len(absolute) == len(starts)
-    zero = min(absolute) if aligned else 0
-    parts = [
-        _Part(trace, start - zero if aligned and start is not None else 0)
-        for trace, start in zip(traces, starts)
-    ]
+    clock = common_clock([unix_start(trace.t0, trace.meta) for trace in traces])
+    parts = [_Part(trace, shift) for trace, shift in zip(traces, clock.shifts)]
     strings, threads, processes_ = Strings(), list[Thread](), list[Process]()
     devices: list[Device] = []
     stacks: list[Stack] = []
@@ -85,18 +116,23 @@ def merge(traces: list[Trace], path: str) -> Trace:
         for field in dataclasses.fields(Trace)
         if dataclasses.is_dataclass(getattr(traces[0], field.name))
     }
-    meta = _facts(traces) | {"run.files": str(len(traces)), "run.clock": "unix" if aligned else "own zero"}
     out = Trace(
         path=path, format=formats.pop() if len(formats) == 1 else "mixed", strings=strings, processes=processes_,
-        threads=threads, devices=devices, meta=meta, t0=zero, stacks=stacks, calls=calls,
+        threads=threads, devices=devices, meta=run_facts(traces, clock), t0=clock.zero, stacks=stacks, calls=calls,
         sources=dict(item for trace in reversed(traces) for item in trace.sources.items()),  # the first has it
         slack=max(trace.slack for trace in traces), **tables,
     )  # fmt: skip
     for trace in traces:
         for reason, count in trace.lost.items():
             out.drop(reason, count)
-    out.repair(_UNALIGNED, 0 if aligned else len(starts) - len(absolute))
+    out.repair(UNALIGNED, clock.unknown)
     return out
+
+
+def unknown_process(known: Sequence[Process]) -> Process:
+    """Return the process of GPU events of one of several recordings that do not have it: no process of another file."""
+    like = known[0] if known else Process(0)
+    return Process(-1, None, None, like.host, like.label, like.span)
 
 
 class _Part:
@@ -123,8 +159,7 @@ class _Part:
         calls |= {int(self._text[code]): call for code, call in trace.calls.items()}
         own = processes(trace)
         if (trace.gpu.process < 0).any():  # unknown, but not those of another file
-            like = own[0] if own else Process(0)
-            own.append(Process(-1, None, None, like.host, like.label, like.span))
+            own.append(unknown_process(own))
         self._unknown = len(own) - 1
         threads += [Thread(self._process + thread.process, thread.tid) for thread in trace.threads]
         processes_ += own
@@ -210,7 +245,7 @@ def _concatenate_columns(columns: list[Column], moves: _Moves, lengths: list[int
     ]))  # fmt: skip
 
 
-def _facts(traces: list[Trace]) -> dict[str, str]:
+def _facts(traces: Sequence[Described]) -> dict[str, str]:
     """Return the facts that all recordings share, and those of each worker under its name."""
     shared = set(traces[0].meta.items()).intersection(*(trace.meta.items() for trace in traces[1:]))
     out = dict(sorted(shared))

@@ -1,38 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parallel reading of several recordings: a child process per core, one file at a time each.
 
-Children get paths over a pipe, send traces back, and end when the pipe does. A child that dies costs only the file
+Children get requests over a pipe, send answers back, and end when the pipe does. A child that dies costs only the file
 that it was reading.
 """
 
 from __future__ import annotations
 
+import queue
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from pyprof.errors import FormatError
-from pyprof.model import Trace
 from pyprof.parse import reader_process
 
-Result = Trace | FormatError
 _MIN_BYTES = 1 << 27  # bytes to read that make up for a child's start of half a second
 
 
-def read(paths: Sequence[Path], load: Callable[[Path], Result], serve: Callable[[int], None]) -> list[Result]:
-    """Return each recording, or the error that says why it cannot be read, in order. `load` reads a file in this
-    process; `serve` runs in a child with the descriptor of its pipe. On an interrupt the children are ended first.
+class Request(Protocol):
+    """Something to do with a file."""
+
+    @property
+    def path(self) -> Path: ...
+
+
+_Request = TypeVar("_Request", bound=Request)
+_Answer = TypeVar("_Answer")
+
+
+def read(
+    requests: Sequence[_Request],
+    answer: Callable[[_Request], _Answer | FormatError],
+    serve: Callable[[int], None],
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[_Answer | FormatError]:
+    """Return the answer to each request, or the error that says why its file cannot be read, in order. `answer` works
+    in this process; `serve` runs in a child with the descriptor of its pipe. `progress` is called with the number of
+    those that are done. On an interrupt, and where `progress` raises, the children are ended first.
     """
+    paths = [request.path for request in requests]
     count = min(len(paths), reader_process.cores()) if sum(map(_size, paths)) >= _MIN_BYTES else 1
+    out: dict[int, Any] = {}
     if count < 2:
-        return [load(path) for path in paths]
-    out: dict[int, Result] = {}
+        for number, request in enumerate(requests):
+            out[number] = answer(request)
+            progress(number + 1)
+        return [out[number] for number in range(len(paths))]
     # Largest first, so that no core waits long for another at the end.
     order = sorted(range(len(paths)), key=lambda number: -_size(paths[number]))
-    waiting, lock = iter(order), threading.Lock()
+    waiting, lock, done = iter(order), threading.Lock(), queue.SimpleQueue[int]()
     started: set[subprocess.Popen[bytes]] = set()
     stopped = threading.Event()
 
@@ -47,7 +68,8 @@ def read(paths: Sequence[Path], load: Callable[[Path], Result], serve: Callable[
                     with suppress(OSError):  # no memory for another process: read in this one
                         child = _Child(serve)
                         started.add(child.process)
-            out[number] = result = load(paths[number]) if child is None else child.ask(paths[number])
+            out[number] = result = answer(requests[number]) if child is None else child.ask(requests[number])
+            done.put(number)
             if child is not None and isinstance(result, _Died):
                 child.close()
                 child = None
@@ -58,8 +80,9 @@ def read(paths: Sequence[Path], load: Callable[[Path], Result], serve: Callable[
     try:
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        for number in range(len(paths)):
+            done.get()
+            progress(number + 1)
     finally:
         stopped.set()
         with lock:
@@ -81,13 +104,12 @@ class _Child:
         with other:
             self.process = reader_process.start(serve, other.fileno())
 
-    def ask(self, path: Path) -> Result:
+    def ask(self, request: Request) -> Any:
         try:
-            self.pipe.send(path)
-            result: Result = self.pipe.recv()
-            return result
+            self.pipe.send(request)
+            return self.pipe.recv()
         except (EOFError, OSError):
-            return _Died(reader_process.ended(path, self.process))
+            return _Died(reader_process.ended(request.path, self.process))
 
     def close(self) -> None:
         self.pipe.close()

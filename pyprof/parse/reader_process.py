@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Any
 
 _CHILD_VARIABLE = "PYPROF_READS"  # in the environment of a child
 
@@ -40,6 +42,13 @@ def serving(descriptor: int) -> Connection:
     os.environ[_CHILD_VARIABLE] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     return Connection(descriptor)
+
+
+def answer(descriptor: int, work: Callable[[Any], Any]) -> None:
+    """Answer requests in a child process until the pipe ends."""
+    with serving(descriptor) as pipe, suppress(EOFError, OSError):
+        while True:
+            pipe.send(work(pipe.recv()))
 
 
 def ended(source: object, process: subprocess.Popen[bytes]) -> str:

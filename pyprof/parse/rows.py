@@ -52,11 +52,12 @@ def rows(trace: Trace, memory: bool = False) -> Rows:
     return _operator_rows(trace, spans, forward)[0]
 
 
-def linked(trace: Trace, spans: Spans, forward: Ints) -> Linked:
-    """Return rows of kernels, copies and sets with their links. Raises FormatError if nothing was recorded."""
+def linked(trace: Trace, spans: Spans, forward: Ints, on_gpu: bool = False) -> Linked:
+    """Return rows of kernels, copies and sets with their links; of a recording without any those of its operators,
+    unless `on_gpu`. Raises FormatError if nothing was recorded."""
     launch_span = spans.enclosing(trace.launches.thread, trace.launches.start)
     around = _user_ranges(spans, launch_span)
-    if not len(trace.gpu):
+    if not len(trace.gpu) and not on_gpu:
         table, span, launch = _operator_rows(trace, spans, forward)
         none = Column.missing(len(table))
         no_event = np.full(len(table), _NONE)
@@ -84,7 +85,7 @@ def _user_ranges(spans: Spans, span: Ints) -> tuple[Ints, list[tuple[str, ...]]]
 def _gpu_rows(trace: Trace, spans: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
     gpu, launches = trace.gpu, trace.launches
     events = np.arange(len(gpu), dtype=np.int32) if memory else np.flatnonzero(gpu.kind == KERNEL)
-    if not len(events):
+    if not len(events) and not memory:
         raise FormatError(
             f"{trace.path}: no kernels found, {len(gpu)} copies and sets{trace.losses()}. --memory lists those."
         )

@@ -168,6 +168,9 @@ _NUMBERED = (
 )  # fmt: skip
 _MAX_GAP = 100_000
 _SELECT = "select {} from {} where id >= ? and id < ? order by id"
+SUMMARY = (
+    "fleet.summary"  # fact of a database that has the events of collectives alone (pyprof/fleet/summary.py)
+)
 _OPTIONAL = {"packed"}  # tables that files of this schema lack if they were written before these were added
 
 
@@ -182,11 +185,13 @@ class Store:
         own: bool = False,
         label: str | None = None,
         any_schema: bool = False,
+        summary: bool = False,
     ):
         """Open a database.
 
         `own`: this process wrote it, and its queries may take any time. `label`: the name of the file in messages.
-        `any_schema`: accept other schemas, for an upgrade. Raises FormatError, and VersionError for another schema.
+        `any_schema`: accept other schemas, for an upgrade. `summary`: accept the summary of a fleet.
+        Raises FormatError, and VersionError for another schema.
         """
         self.path = self._file = Path(path)
         self.label = str(path) if label is None else label
@@ -201,6 +206,11 @@ class Store:
             self._closing.callback(self.connection.close)
             if not any_schema:
                 self.check_schema()
+                if not summary and SUMMARY in self.meta:
+                    raise FormatError(
+                        f"{self.label}: is the summary of a fleet, which has no single events; open the database of a "
+                        "rank beside it, or the fleet with pyprof.fleet.open (docs/fleet.md)."
+                    )
             on_error.pop_all()
 
     def _open(self) -> sqlite3.Connection:

@@ -390,6 +390,10 @@ def two(folder: Path) -> list[Path]:
     return [nsys(folder / "a.sqlite", ONE), nsys(folder / "b.sqlite", TWO)]
 
 
+def requests(paths: list[Path]) -> list[loader.Request]:
+    return [loader.Request(path) for path in paths]
+
+
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     """The processes that the pool starts, on a machine of two cores."""
@@ -407,7 +411,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 
 
 def test_files_are_read_by_children_that_end(tmp_path: Path, children: list[Any]) -> None:
-    found = pool.read(two(tmp_path), loader.load_or_error, loader.serve)
+    found = pool.read(requests(two(tmp_path)), loader.answer, loader.serve)
     assert [len(trace.gpu) for trace in found if isinstance(trace, Trace)] == [3, 2]
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
@@ -419,14 +423,14 @@ def test_a_child_that_dies_costs_its_file(
     paths = two(tmp_path)
     ask = pool._Child.ask
 
-    def killed(self: Any, path: Path) -> Any:
-        if path == paths[0]:
+    def killed(self: Any, request: Any) -> Any:
+        if request.path == paths[0]:
             self.process.kill()
             self.process.wait()
-        return ask(self, path)
+        return ask(self, request)
 
     monkeypatch.setattr(pool._Child, "ask", killed)
-    died, alive = pool.read(paths, loader.load_or_error, loader.serve)
+    died, alive = pool.read(requests(paths), loader.answer, loader.serve)
     assert isinstance(died, FormatError)
     assert "a.sqlite: the process that read it ended (-9)" in str(died)
     assert isinstance(alive, Trace)
@@ -441,25 +445,24 @@ def test_ctrl_c_ends_the_children(
     """While they read: they are never answered."""
     asked = threading.Semaphore(0)
 
-    def waits(self: Any, path: Path) -> Any:
+    def waits(self: Any, request: Any) -> Any:
         asked.release()
         self.pipe.poll(60)  # until it is killed: its end of the pipe is closed
         return pool._Died("killed")
 
-    join, calls = threading.Thread.join, []
+    class Interrupted:
+        def put(self, number: int) -> None:
+            pass
 
-    def interrupted(self: threading.Thread, timeout: float | None = None) -> None:
-        if not calls:
-            calls.append(asked.acquire())
+        def get(self) -> int:
+            asked.acquire()
             asked.acquire()
             raise KeyboardInterrupt
-        join(self, 30)
-        assert not self.is_alive()
 
     monkeypatch.setattr(pool._Child, "ask", waits)
-    monkeypatch.setattr(pool.threading.Thread, "join", interrupted)
+    monkeypatch.setattr(pool.queue, "SimpleQueue", {int: Interrupted})
     with pytest.raises(KeyboardInterrupt):
-        pool.read(two(tmp_path), loader.load_or_error, loader.serve)
+        pool.read(requests(two(tmp_path)), loader.answer, loader.serve)
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
 

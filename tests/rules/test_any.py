@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from pyprof.analysis.aggregation import aggregate, aggregations
-from pyprof.analysis.build import build
+from pyprof.analysis.build import build, of_trace
 from pyprof.analysis.source import Source
 from pyprof.parse import loader
 from pyprof.rules import RULES, Outcome
@@ -157,7 +157,7 @@ linear, seq = 1
 @pytest.mark.parametrize("format_", WRITERS)
 def test_every_rule_answers_on_any_format(format_, tmp_path):
     trace = loader.load(WRITERS[format_](tmp_path / "x.sqlite", recording(PROGRAM * 3)))
-    build(trace, str(tmp_path / "x_dldb.sqlite"))
+    build(of_trace(trace), str(tmp_path / "x_dldb.sqlite"))
     with Store(tmp_path / "x_dldb.sqlite") as database:
         for worker in (None, 1):
             checked(Source(database, aggregations(database)[0], worker))

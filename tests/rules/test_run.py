@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pyprof.analysis.aggregation import aggregate, aggregations
-from pyprof.analysis.build import build
+from pyprof.analysis.build import build, of_trace
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import spread, steady
 from pyprof.model import Device
@@ -273,7 +273,7 @@ def test_tensor_cores_take_float32_if_tf32_is_on(switch, ok, tmp_path):
     trace = loader.load(write_nsys(tmp_path / "x.sqlite", recording(text)))
     trace.devices = [Device(0, "NVIDIA A100-SXM4-40GB", 108, "8.0")]
     trace.meta |= {"matmul.tf32": switch} if switch else {}
-    build(trace, str(tmp_path / "y.sqlite"))
+    build(of_trace(trace), str(tmp_path / "y.sqlite"))
     with Store(tmp_path / "y.sqlite") as database:
         assert database.rows("select dtype_ok from operator where type = 'linear'") == [(ok,)]
 

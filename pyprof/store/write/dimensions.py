@@ -14,24 +14,26 @@ from pyprof.model import KERNEL, OPERATOR, Column, Device, Ints, Process, Rows, 
 from pyprof.parse.merge import processes
 from pyprof.prof import kernels
 from pyprof.store.write.columns import Stacks, flag, plain, rows, table
-from pyprof.store.write.operators import Operator, dtype_ok
+from pyprof.store.write.operators import Operators, dtype_ok
+
+NUMBERING = ("key", "group_path")  # columns of the table of operators that the database lacks
 
 
-def operators(items: list[Operator], stacks: Stacks, trace: Trace) -> pa.Table:
-    """Return one row per operator."""
+def operators(registry: Operators, stacks: Stacks, trace: Trace) -> pa.Table:
+    """Return one row per operator; by the columns NUMBERING those of several recordings are numbered (`combine`)."""
     capability, tf32 = _capability(trace), _tf32(trace)
     kinds = {
         "id": int, "op_id": str, "name": str, "type": str, "mod": str, "direction": int, "phase": int, "module": str,
         "stack": int, "params": str, "dtype": str, "shapes": str, "eligible": int, "dtype_ok": int,
-        "unassociated": int,
+        "unassociated": int, "key": str, "group_path": str,
     }  # fmt: skip
     cells = (
         (
             number, op.op_id, op.name, op.type, op.mod, op.direction, op.phase, op.module, stacks.code(op.stack),
             op.params, op.dtype, op.shapes, int(op.eligible), flag(dtype_ok(op.dtype, capability, tf32)),
-            op.unassociated,
+            op.unassociated, registry.keys[number], registry.groups[number],
         )
-        for number, op in enumerate(items)
+        for number, op in enumerate(registry.rows)
     )  # fmt: skip
     return rows(kinds, cells)
 

@@ -30,11 +30,12 @@ from pyprof.store.write.executions import ApiCalls, Executions
 from pyprof.store.write.peaks import Peaks
 
 
-def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
+def tables(trace: Trace, on_gpu: bool = False) -> Iterator[tuple[str, pa.Table]]:
     """Yield every table of facts, large ones in pieces. Empties the trace on the way, so the caller must not use it
     again.
 
-    Raises FormatError if the trace has neither kernels nor operators.
+    `on_gpu`: other recordings of the run have GPU events, so that events are those of GPUs, even if this one has none.
+    Raises FormatError if the trace has neither kernels nor operators, unless `on_gpu`.
     """
     workers = _workers(trace)
     thread_worker: Ints = np.r_[workers[[t.process for t in trace.threads]], NONE].astype(np.int32)
@@ -47,7 +48,7 @@ def tables(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
     trace.ranges = take(trace.ranges, np.flatnonzero(trace.ranges.kind == START_END))
     forward = pair(trace, nested)
     executed_instances = instances(trace, nested, forward)
-    joined = linked(trace, nested, forward)
+    joined = linked(trace, nested, forward, on_gpu)
     described = collectives.of_rows(trace, joined)
     del nested, forward
     trace.ops, trace.gpu = empty_ops(), take(trace.gpu, np.empty(0, np.int64))
@@ -74,7 +75,7 @@ def _dimension_tables(
     """Yield the dimension tables."""
     texts = [(number, file, text) for number, (file, text) in enumerate(sorted(trace.sources.items()))]
     yield "source", columns.rows({"id": int, "file": str, "text": str}, texts)
-    yield "operator", dimensions.operators(executions.operators.rows, stacks, trace)
+    yield "operator", dimensions.operators(executions.operators, stacks, trace)
     yield "kernel_name", dimensions.kernel_names(rows)
     yield "site", dimensions.sites(rows.sites, stacks)
     frames: list[tuple[Any, ...]] = [(i, "\n".join(stack)) for i, stack in enumerate(stacks.rows)]

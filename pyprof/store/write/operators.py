@@ -9,6 +9,7 @@ different arguments, or forward and backward, are different operators; the id `L
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -65,8 +66,10 @@ class Operators:
 
     def __init__(self) -> None:
         self.rows: list[Operator] = []
+        self.keys: list[str] = []  # of each, equal for one operator in any recording
+        self.groups: list[str | None] = []  # path before the name of each, None for one that has no counter
         self._numbers: dict[_Key | tuple[str, tuple[str, ...]], int] = {}
-        self._siblings: dict[tuple[tuple[str, ...], str], dict[tuple[str, ...], int]] = {}
+        self._siblings: dict[tuple[str, str], dict[tuple[str, ...], int]] = {}
         self._of_type: dict[str, int] = {}
 
     def of_site(self, site: Site) -> int:
@@ -88,6 +91,8 @@ class Operators:
         number = self._numbers.get((what, ranges))
         if number is None:
             number = self._numbers[what, ranges] = len(self.rows)
+            self.keys.append(_digest((what, ranges)))
+            self.groups.append(None)
             self.rows.append(
                 _in_range(what, ranges, self._next(ranges[-1])) if ranges else _unassociated(what)
             )
@@ -103,6 +108,8 @@ class Operators:
         # The parser has two directions, as NVIDIA's pyprof; an optimizer's work is neither.
         direction = NO_DIRECTION if key.phase == OPTIMIZER else key.direction
         op_id = f"{type_.upper()}_{self._next(type_)}"
+        self.keys.append(_digest(key))
+        self.groups.append(None if key.functions else _group(key.group))
         self.rows.append(
             Operator(
                 op_id, self._name(key, type_), type_, key.mod, direction, key.phase, key.module,
@@ -115,10 +122,28 @@ class Operators:
     def _name(self, key: _Key, type_: str) -> str:
         if key.functions:
             return _function_path(key.functions)
-        lines = self._siblings.setdefault((key.group, type_), {})
-        number = lines.setdefault(key.trace, len(lines) + 1)
-        parts = (*key.group, type_ if number == 1 else f"{type_}[{number}]")
-        return _path(parts)
+        group = _group(key.group)
+        lines = self._siblings.setdefault((group, type_), {})
+        return sibling(group, type_, lines.setdefault(key.trace, len(lines) + 1))
+
+
+def sibling(group: str, type_: str, number: int) -> str:
+    """Return the name of an operator, of the operations of its type in a group the one of this number.
+
+    >>> sibling("net/", "relu", 1), sibling("net/", "relu", 2)
+    ('net/relu', 'net/relu[2]')
+    """
+    return group + _path([type_ if number == 1 else f"{type_}[{number}]"])
+
+
+def _group(parts: tuple[str, ...]) -> str:
+    """Return the path of a group, with the sign that stands between it and what is in it."""
+    return f"{_path(parts)}/" if parts else ""
+
+
+def _digest(key: _Key | tuple[str, tuple[str, ...]]) -> str:
+    """Return a key as 32 digits, equal for equal keys of any recording."""
+    return hashlib.blake2b(repr(tuple(key)).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
 def _path(parts: Iterable[str]) -> str:

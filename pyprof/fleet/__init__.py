@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fleets: many recordings of one run, read by the workers of a Dask cluster, without ever being on one machine.
+
+    fleet = pyprof.fleet.open("s3://bucket/run/*.pt.trace.json.gz", store="s3://bucket/fleet", client=client)
+    fleet.report("communication")
+    fleet.operators()           # of each operator: mean over ranks, spread, the worst rank
+    fleet.profile("rank17")     # its own profile, read when it is asked for
+
+A recording is one task: it is read, linked and costed, and its profile database goes into the store. Of each database
+a summary goes on (`summary`), and workers join them in a tree; this process gets the summary of all. Needs the extra
+fleet. docs/fleet.md has clusters, figures and limits.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from pyprof import scratch
+from pyprof.errors import FormatError, UsageError
+from pyprof.session import Profile
+from pyprof.store.files import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from distributed import Client
+
+    from pyprof.fleet.tasks import Done, Task
+
+Progress = Callable[[str, float], None]
+SUMMARY = "fleet.sqlite"  # its name in the store
+
+
+class Fleet:
+    """The figures of all recordings of a fleet. All times are ns from the first event of the run.
+
+    `failed`: why recordings are missing, a sentence by URL. `summary`: the profile that the figures come from, which
+    has no single events but the kernels of collectives.
+    """
+
+    def __init__(self, store: str, database: Path, records: Sequence[Done], failed: dict[str, str]):
+        self.store, self.failed = store, failed
+        self.summary = Profile(Store(database, summary=True))
+        workers = [record for record in records for _ in range(record.workers)]
+        names = self.summary.database.rows("select name from worker order by id")
+        self._records = {name: record for (name,), record in zip(names, workers)}
+
+    @property
+    def ranks(self) -> pd.DataFrame:
+        """One row per worker: its name, its recording and its database, host, steps and their mean length in ns, and
+        what reading it took: CPU-seconds, bytes of its database and of its summary."""
+        import pandas as pd
+
+        steps = self.steps
+        steps = steps[steps["aggregated"]].groupby("worker")["duration_ns"].agg(["size", "mean"])
+        rows = [
+            {
+                "worker": name, "recording": record.url, "database": f"{self.store}/{record.name}.sqlite",
+                "host": record.facts.processes[0].host if record.facts.processes else None,
+                "cpu_s": record.cpu_s, "database_bytes": record.database_bytes, "summary_bytes": record.summary_bytes,
+            }
+            for name, record in self._records.items()
+        ]  # fmt: skip
+        table = pd.DataFrame(rows)
+        table.insert(4, "steps", table["worker"].map(steps["size"]).fillna(0).astype("Int64"))
+        table.insert(5, "step_mean_ns", table["worker"].map(steps["mean"]))
+        return table
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per worker and iteration, with its breakdown, as of `Profile.steps`."""
+        return self.summary.steps
+
+    def report(self, name: str, worker: str | None = None, **options: str) -> pd.DataFrame:
+        """Return a report over all ranks, or of one. Raises UsageError for one that needs the events of ranks, which
+        their own profiles have."""
+        from pyprof.fleet.summary import REPORTS
+
+        if name not in REPORTS:
+            raise UsageError(
+                f"report {name!r} needs the events of the ranks: open one with profile(); a fleet has "
+                f"{', '.join(REPORTS)}."
+            )
+        return self.summary.report(name, worker=worker, **options)
+
+    def operators(self) -> pd.DataFrame:
+        """Return one row per operator: its time on the devices of each rank (without GPUs, on the CPU) in ns, as mean,
+        standard deviation, least and most; the rank with the most; the ranks that are outliers."""
+        from pyprof.fleet.figures import operators
+
+        return operators(self.summary)
+
+    def stragglers(self) -> pd.DataFrame:
+        """Return one row per worker and device: how often it came last to a collective, and how late."""
+        from pyprof.fleet.figures import stragglers
+
+        return stragglers(self.summary)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return the tables that lie in the store as files of Parquet, by their names."""
+        return {
+            "ranks": self.ranks, "steps": self.steps, "operators": self.operators(), "stragglers": self.stragglers(),
+            "communication": self.report("communication"),
+        }  # fmt: skip
+
+    def profile(self, worker: str) -> Profile:
+        """Open the profile of a rank, by the name of its worker. Raises UsageError for an unknown one."""
+        from pyprof.fleet.places import Place
+
+        record = self._records.get(worker)
+        if record is None:
+            names = ", ".join(list(self._records)[:8]) + (", ..." if len(self._records) > 8 else "")
+            raise UsageError(f"worker {worker}: there is no such worker; the fleet has {names}.")
+        folder = scratch.Folder()
+        profile = Profile.open(Place(f"{self.store}/{record.name}.sqlite").fetch(folder.name))
+        weakref.finalize(profile, folder.cleanup)
+        return profile
+
+
+def open(
+    urls: str | os.PathLike[str] | Iterable[str],
+    client: Client | None = None,
+    store: str | os.PathLike[str] | None = None,
+    key: str | None = None,
+    progress: Progress = lambda what, share: None,
+) -> Fleet:
+    """Read the recordings of a run on the workers of a Dask cluster.
+
+    `urls`: a folder, a pattern, or the URLs of recordings, on any store of fsspec that the workers reach. `client`: of
+    the cluster; by default of as many processes on this machine as it has cores. `store`: the folder, or its URL, for
+    databases and summaries; by default `fleet` in the folder of the first recording. What is in it is not done again.
+    `key`: the operator whose ends are those of iterations. `progress` is called with how far the work is. Raises
+    PyProfError.
+    """
+    from pyprof.fleet import cluster
+
+    if client is None:
+        with cluster.client_of("local") as own:
+            return open(urls, own, store, key, progress)
+    cluster.check()
+    cluster.check_versions(client)
+    recordings = _recordings(urls)
+    top = str(store) if store is not None else f"{recordings[0][0].rpartition('/')[0]}/fleet"
+    top = _absolute(top).rstrip("/")
+    return _opened(client, _tasks(recordings, top, key), top, progress)
+
+
+def _opened(client: Client, todo: list[Task], store: str, progress: Progress) -> Fleet:
+    from pyprof.fleet import cluster, summary
+    from pyprof.fleet.places import Place
+    from pyprof.parse.folder import order_of
+    from pyprof.parse.merge import common_clock
+    from pyprof.store.write import run
+
+    results = cluster.run(client, todo, progress)
+    todo, results = _again(client, todo, results, _of_one_device(results), progress)
+    todo, results = _again(client, todo, results, _of_one_cut(todo, results), progress)
+    failed = {task.url: one for task, one in zip(todo, results) if isinstance(one, str)}
+    records = [one for one in results if not isinstance(one, str)]
+    if not records:
+        raise FormatError(
+            f"{store}: none of {len(todo)} recordings can be read; the first is: {next(iter(failed.values()))}"
+        )
+    records.sort(key=lambda record: order_of(record.facts.processes))
+    clock = common_clock([record.facts.start for record in records])
+    facts = [record.facts for record in records]
+    folder = scratch.Folder()
+    database = Path(folder.name) / SUMMARY
+    content = cluster.joined(client, store, records, clock.shifts if len(records) > 1 else [0])
+    lost = {f"recordings not read: {sentence}": 1 for sentence in failed.values()}
+    summary.write(str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost))
+    Place(f"{store}/{SUMMARY}").write(str(database))
+    fleet = Fleet(store, database, records, failed)
+    for name, table in fleet.tables().items():
+        Place(f"{store}/{name}.parquet").write(table.to_parquet(index=False))
+    weakref.finalize(fleet, folder.cleanup)
+    return fleet
+
+
+def _again(
+    client: Client,
+    todo: list[Task],
+    results: list[Done | str],
+    changes: dict[int, dict[str, Any]],
+    progress: Progress,
+) -> tuple[list[Task], list[Done | str]]:
+    """Do tasks again with other values."""
+    from pyprof.fleet import cluster
+
+    todo = [task._replace(**changes.get(number, {})) for number, task in enumerate(todo)]
+    changed = cluster.run(client, [todo[number] for number in changes], progress) if changes else []
+    done = dict(zip(changes, changed))
+    return todo, [done.get(number, one) for number, one in enumerate(results)]
+
+
+def _of_one_device(results: list[Done | str]) -> dict[int, dict[str, Any]]:
+    """Return the recordings without a GPU of a run on GPUs: there, operators are no events, as of `run.Run`."""
+    records = {number: one for number, one in enumerate(results) if not isinstance(one, str)}
+    if not any(one.facts.on_gpu for one in records.values()):
+        return {}
+    return {
+        number: {"on_gpu": True}
+        for number, one in records.items()
+        if one.facts.on_gpu is False and not one.on_gpu
+    }
+
+
+def _of_one_cut(todo: list[Task], results: list[Done | str]) -> dict[int, dict[str, Any]]:
+    """Return the recordings that are cut into iterations in another way than the run is."""
+    from pyprof.analysis.iteration_cuts import common
+    from pyprof.parse.folder import order_of
+
+    records = {number: one for number, one in enumerate(results) if not isinstance(one, str)}
+    if not records or todo[0].key is not None:
+        return {}
+    ordered = sorted(records.values(), key=lambda one: order_of(one.facts.processes))
+    cut = common([one.cut for one in ordered], [one.single for one in ordered])
+    return {number: {"cut": cut} for number, one in records.items() if one.cut != cut}
+
+
+def _recordings(urls: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str, str]]:
+    """Return the URL and the name of each recording. Raises FormatError if there is none."""
+    from pyprof.fleet.places import Place
+    from pyprof.parse.folder import is_named, listing
+
+    if isinstance(urls, str | os.PathLike):
+        text = _absolute(os.fspath(urls))
+        place = Place(text)
+        if place.local is not None and place.local.is_dir():
+            listed = [str(recording.path) for recording in listing(place.local).recordings]
+        elif "*" in text or place.is_folder():
+            listed = [url for url in place.files() if is_named(url)]
+        else:
+            listed = [text]
+    else:
+        listed = [_absolute(url) for url in urls]
+    if not listed:
+        raise FormatError(f"{urls}: holds no recording; give a folder, a pattern or the URLs of recordings.")
+    if len(set(listed)) < len(listed):
+        raise UsageError(f"{max(listed, key=listed.count)}: is named twice; a fleet has each recording once.")
+    return [(url, PurePosixPath(url).name) for url in listed]
+
+
+def _tasks(recordings: Sequence[tuple[str, str]], store: str, key: str | None) -> list[Task]:
+    from pyprof.fleet.tasks import Task
+    from pyprof.parse.folder import named
+
+    names = [name for _, name in recordings]
+    if len(set(names)) < len(names):
+        name = max(names, key=names.count)
+        raise UsageError(
+            f"{name}: is the name of several recordings; the recordings of a fleet have a name each."
+        )
+    url_of = {name: url for url, name in recordings}
+    alone = len(recordings) == 1
+    return [Task(url_of[one.path.name], store, one, alone, key=key) for one in named(map(Path, names))]
+
+
+def _absolute(url: str) -> str:
+    """Return a URL, or the absolute path on this machine."""
+    return url if "://" in url or not url else os.path.abspath(url)
+
+
+__all__ = ["Fleet", "open"]

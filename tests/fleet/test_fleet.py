@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet has the figures of `pyprof.load` of the same files, whatever happens to its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyprof
+from pyprof import fleet
+from pyprof.analysis.iteration_cuts import Cut, common
+from pyprof.commands.main import main
+from pyprof.errors import FormatError, PyProfError, UsageError
+from pyprof.fleet import cluster as clusters
+from pyprof.fleet import figures
+from pyprof.fleet.summary import REPORTS
+from pyprof.reports import find
+from tests import build, kineto
+from tests.fleet.conftest import Cluster, until
+from tests.fleet.test_run import FOLDERS, planted, text_of
+from tests.viewer import planted_ranks
+
+Write = Callable[[Path], None]
+
+
+def one_step_each(folder: Path) -> None:
+    """Ranks that step their optimizer once each: two ends in the run, one on a rank."""
+    for rank in range(2):
+        events = [
+            kineto.op("aten::mm", 0, 50_000),
+            kineto.launch(10_000, 12_000, 1),
+            kineto.kernel("sgemm", 20_000, 40_000, 1),
+            kineto.annotation("Optimizer.step#SGD.step", 60_000, 90_000 + rank),
+        ]
+        kineto.write(folder / f"rank{rank}.1700000000000.pt.trace.json", events)
+
+
+def one_without_marks(folder: Path) -> None:
+    """Ranks of which the first has no steps, which the others have."""
+    planted(folder)
+    (first, *_) = sorted((folder / "run").iterdir())
+    trace = json.loads(first.read_text())
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
+    first.write_text(json.dumps(trace))
+
+
+def run_of(folder: Path) -> Path:
+    below = folder / "run"
+    return below if below.is_dir() else folder
+
+
+def assert_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
+    """Every figure of the fleet is the one of the profile of all recordings, in the order of its rows."""
+    for name in REPORTS:
+        for selection in [{}] + [{o.name: c} for o in find(name).options for c in list(o.choices)[1:]]:
+            pd.testing.assert_frame_equal(one.report(name, **selection), other.report(name, **selection))
+    pd.testing.assert_frame_equal(one.steps, other.steps)
+    pd.testing.assert_frame_equal(figures.operators(one.summary), figures.operators(other))
+    stragglers = other.report("stragglers", group_by="rank").set_index(["worker", "device"])
+    own = one.stragglers().set_index(["worker", "device"])
+    assert sorted(own.index.to_list()) == sorted(stragglers.index.to_list())
+    for column in own:
+        assert own[column].to_dict() == stragglers[column].to_dict(), column
+
+
+@pytest.mark.parametrize(
+    "write", [*FOLDERS[:5], one_step_each, one_without_marks], ids=lambda one: one.__name__
+)
+def test_its_figures_are_those_of_all_recordings_at_once(write: Write, client: Any, tmp_path: Path) -> None:
+    write(tmp_path)
+    run = run_of(tmp_path)
+    assert_equal(fleet.open(run, client, tmp_path / "store"), pyprof.load(run))
+
+
+def test_its_figures_are_those_of_a_published_run(data: Path, client: Any, tmp_path: Path) -> None:
+    import tarfile
+
+    with tarfile.open(data / "kineto" / "dlrm_v100_8ranks.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    opened = fleet.open(run, client, tmp_path / "store")
+    assert_equal(opened, pyprof.load(run))
+    assert (opened.ranks["summary_bytes"] < 2 << 20).all()
+    rank3 = opened.profile("rank3")
+    path = next(path for path in run.iterdir() if "worker3" in path.name)
+    alone = pyprof.load(path)
+    for name in ("idle", "step_time", "operator"):
+        assert text_of(rank3.report(name)) == text_of(alone.report(name))
+
+
+def test_s3_holds_recordings_and_results(client: Any, s3: str, tmp_path: Path) -> None:
+    import s3fs
+
+    planted_ranks.write(tmp_path / "run")
+    store = s3fs.S3FileSystem(skip_instance_cache=True)
+    store.put(f"{tmp_path}/run", "fleet/run", recursive=True)
+    opened = fleet.open("s3://fleet/run/*.pt.trace.json", client, "s3://fleet/results")
+    assert_equal(opened, pyprof.load(tmp_path / "run"))
+    names = [name.rpartition(".")[2] for name in store.ls("fleet/results", detail=False, refresh=True)]
+    assert {ending: names.count(ending) for ending in names} == {
+        "json": 4,
+        "sqlite": 5,
+        "summary": 4,
+        "parquet": 5,
+    }
+    assert text_of(opened.profile("rank2").report("op_type")) == text_of(
+        pyprof.load(tmp_path / "run" / "rank2.1700000000000.pt.trace.json").report("op_type")
+    )
+    again = fleet.open("s3://fleet/run", client, "s3://fleet/results")
+    assert again.ranks.equals(opened.ranks)  # its CPU-seconds as well: nothing was done again
+    with pytest.raises(FormatError, match=r"s3://fleet/nowhere/\*: holds no recording"):
+        fleet.open("s3://fleet/nowhere/*", client, "s3://fleet/results")
+
+
+def test_a_killed_worker_costs_its_task(s3: str, tmp_path: Path) -> None:
+    """It is killed while it works on a recording, when others are done."""
+    (tmp_path / "run").mkdir()
+    for rank in range(8):
+        kineto.write(
+            tmp_path / "run" / f"rank{rank}.1700000000000.pt.trace.json", kineto.training() * 4,
+            baseTimeNanoseconds=1_700_000_000_000_000_000 + rank,
+        )  # fmt: skip
+    one = Cluster({})
+    lines: list[str] = []
+    try:
+        with one.client() as client:
+            store = tmp_path / "store"
+
+            def kill() -> None:
+                until(lambda: store.is_dir() and len(list(store.glob("*.json"))) >= 2)
+                os.kill(one.workers[0].pid, signal.SIGKILL)
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            opened = fleet.open(
+                tmp_path / "run", client, store, progress=lambda what, share: lines.append(what)
+            )
+            killer.join()
+            assert one.workers[0].wait() == -signal.SIGKILL
+            assert opened.failed == {}
+            assert_equal(opened, pyprof.load(tmp_path / "run"))
+            assert lines[-1] == "8 of 8 recordings"
+            assert all(line.endswith("left") for line in lines[:-1])
+    finally:
+        one.end()
+
+
+def test_what_is_done_is_not_done_again(client: Any, tmp_path: Path) -> None:
+    planted_ranks.write(tmp_path / "run")
+    first = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").glob("*.json")}
+    changed = tmp_path / "run" / "rank2.1700000000000.pt.trace.json"
+    changed.write_text(changed.read_text().replace(planted_ranks.GEMM, "ampere_sgemm"))
+    second = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    again = {path.name for path, stamp in stamps.items() if path.stat().st_mtime_ns != stamp}
+    assert len(again) == 1
+    assert next(iter(again)).startswith("rank2")
+    assert_equal(second, pyprof.load(tmp_path / "run"))
+    assert first.report("communication").equals(second.report("communication"))
+
+
+def test_a_file_that_cannot_be_read_costs_itself(client: Any, tmp_path: Path) -> None:
+    planted_ranks.write(tmp_path / "run")
+    broken = tmp_path / "run" / "rank1.1700000000000.pt.trace.json"
+    broken.write_text(broken.read_text()[:200])
+    opened = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    assert list(opened.failed) == [str(broken)]
+    assert str(broken) in opened.failed[str(broken)]
+    assert_equal(opened, pyprof.load(tmp_path / "run"))
+    for path in (tmp_path / "run").iterdir():
+        path.write_text(path.read_text()[:200])
+    with pytest.raises(FormatError, match=r"none of 4 recordings can be read; the first is: .*rank0"):
+        fleet.open(tmp_path / "run", client, tmp_path / "store")
+
+
+def test_the_command_writes_a_fleet(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted_ranks.write(tmp_path / "run")
+    store = tmp_path / "store"
+    words = ["save", str(tmp_path / "run"), "-o", str(store), "--scheduler"]
+    assert main([*words, cluster.address]) == 0
+    whole = pyprof.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(pd.read_parquet(store / "steps.parquet"), whole.steps, check_dtype=False)
+    assert text_of(pd.read_parquet(store / "communication.parquet")) == text_of(whole.report("communication"))
+    with pytest.raises(
+        FormatError, match="is the summary of a fleet, which has no single events; open the database"
+    ):
+        pyprof.load(store / fleet.SUMMARY)
+    assert main([*words, "nowhere"]) == 2
+    assert "expected tcp://HOST:PORT, local or local:N" in capsys.readouterr().err
+    assert main([*words, "local:0"]) == 2
+    assert main([*words, cluster.address, "--iter-start", "1"]) == 2
+
+
+@pytest.mark.parametrize("package", ["python", "pandas", "distributed", "pyprof"])
+@pytest.mark.parametrize("where", ["the scheduler", "tcp"])
+def test_other_versions_are_refused(
+    package: str, where: str, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = client.get_versions(check=False, packages=["pandas", "pyarrow"])
+    clusters.check_versions(client)
+    name = where if where == "the scheduler" else next(iter(answer["workers"]))
+    changed = json.loads(json.dumps(answer))
+    machine = changed["scheduler"] if where == "the scheduler" else changed["workers"][name]
+    if package == "pyprof":
+
+        def fails(*_: Any, **__: Any) -> dict[str, Exception]:
+            if where == "the scheduler":
+                raise ModuleNotFoundError("No module named 'pyprof'")
+            return {name: ModuleNotFoundError("No module named 'pyprof'")}
+
+        monkeypatch.setattr(client, "run_on_scheduler" if where == "the scheduler" else "run", fails)
+    machine["packages"][package] = "2.1.0"
+    monkeypatch.setattr(client, "get_versions", lambda **_: changed)
+    other = "not installed" if package == "pyprof" else "2.1"
+    with pytest.raises(PyProfError, match=rf"^{name} has {package} {other}.*, this process \d"):
+        clusters.check_versions(client)
+
+
+def test_a_scheduler_without_workers_says_so(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = client.get_versions(check=False, packages=["pandas", "pyarrow"])
+    monkeypatch.setattr(client, "get_versions", lambda **_: {**answer, "workers": {}})
+    with pytest.raises(PyProfError, match="the scheduler has no workers"):
+        clusters.check_versions(client)
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "find_spec", lambda name: None)
+    with pytest.raises(PyProfError, match=r"a fleet needs dask: pip install '\.\[fleet\]'"):
+        fleet.open("runs")
+
+
+def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: Path) -> None:
+    planted_ranks.write(tmp_path / "run")
+    opened = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    with pytest.raises(
+        UsageError, match="report 'idle' needs the events of the ranks: open one with profile"
+    ):
+        opened.report("idle")
+    with pytest.raises(UsageError, match="worker rank9: there is no such worker; the fleet has rank0, rank1"):
+        opened.profile("rank9")
+    with pytest.raises(UsageError, match="is named twice"):
+        fleet.open([str(tmp_path / "a.json")] * 2, client)
+
+
+def test_an_operator_that_takes_longer_on_one_rank_is_named(client: Any, tmp_path: Path) -> None:
+    """On five ranks it takes 1000 to 1004 ns, on the sixth 1500: the median is 1003, and the limit 5.19 deviations."""
+    times = [1000, 1001, 1500, 1002, 1003, 1004]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for rank, ns in enumerate(times):
+        text = f"{build.classic('relu', (2, 4))}\n    > {ns} relu_kernel\n"
+        build.write_nsys(folder / f"net.rank{rank}.sqlite", build.recording(text))
+    table = fleet.open(tmp_path / "run", client, tmp_path / "store").operators()
+    (row,) = table.to_dict("records")
+    assert (row["worst"], row["outliers"]) == ("rank2", "rank2")
+    assert (row["min_ns"], row["max_ns"], row["total_ns"], row["ranks"]) == (1000, 1500, sum(times), 6)
+    assert row["mean_ns"] == sum(times) / 6
+    assert row["std_ns"] == pytest.approx(np.std(times))
+
+
+@pytest.mark.parametrize(
+    ("cuts", "singles", "expected"),
+    [
+        ("marks marks", " ", "marks"),
+        ("none marks", " ", "marks"),
+        ("none optimizer", " ", "optimizer"),
+        ("none none", "optimizer ", "none"),
+        ("none operator", "dataloader dataloader", "dataloader"),
+        ("marks marks", "optimizer optimizer", "marks"),
+    ],
+)
+def test_a_run_is_cut_by_the_first_way_that_any_rank_has(cuts: str, singles: str, expected: str) -> None:
+    ways = [Cut(method, None, method) for method in cuts.split()]
+    assert common(ways, [one.split() for one in singles.split(" ")]).method == expected
