@@ -104,19 +104,22 @@ def root_cause(row: dict[str, Any]) -> str:
 def _last_rank(source: Source) -> str:
     """Return the sentence that names the rank that is the last in at least half of the collectives, and at which most;
     empty if there is none."""
-    ranks = find("stragglers").table(source).groupby(["worker", "device"], sort=False, dropna=False)
-    late = [own for _, own in ranks if 0 < own["collectives"].sum() <= 2 * own["times_last"].sum()]
-    if not late:
+    ranks = find("stragglers", group_by="rank").table(source)
+    late = ranks[(ranks["times_last"] > 0) & (ranks["collectives"] <= 2 * ranks["times_last"])]
+    if not len(late):
         return ""
-    own = max(late, key=lambda rows: int(rows["late_ns"].sum()))
-    most = own.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
+    own = late.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
+    rows = find("stragglers").table(source)
+    device = rows["device"].isna() if pd.isna(own["device"]) else rows["device"] == own["device"]
+    rows = rows[(rows["worker"] == own["worker"]) & device]
+    most = rows.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
     number = "" if pd.isna(most["place"]) else f" (number {most['place']} of the iteration)"
-    behind, caused, before = (int(own[key].sum()) for key in ("late_ns", "own_ns", "before_ns"))
+    behind, caused, before = (int(own[key]) for key in ("late_ns", "own_ns", "before_ns"))
     # A rank that only began later, or was late before, is not the one to be changed.
     what = "is the straggler: last to arrive" if 2 * caused >= behind - before else "arrives last"
     earlier = f", {duration(before)} are from before the recording" if before > 0 else ""
     return (
-        f"{most['worker']} {what} at {own['times_last'].sum():,} of {own['collectives'].sum():,} collectives, "
+        f"{most['worker']} {what} at {own['times_last']:,} of {own['collectives']:,} collectives, "
         f"{duration(behind)} behind the first rank in total, {duration(int(most['late_ns']))} of it at "
         f"{most['name']}{number}. {duration(max(caused, 0))} of that are its own{earlier}."
     )

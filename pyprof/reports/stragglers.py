@@ -132,16 +132,16 @@ _COLUMNS = (
     view=View("Communication"),
 )
 def stragglers(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per rank (a worker's device) and collective of an iteration, or per rank, sorted by how late it was in
-    total by its own, then by how late at all, for aligned collectives (see communication) that every rank launched
-    in the aggregated iterations. The last rank of a collective is the one with the shortest kernel: the kernels wait
-    for each other on the devices and end together, so the one that began last is the shortest, whatever the clocks
-    of different hosts say. Broadcasts, reductions to one rank, and transfers between two ranks are left out, because
-    not all ranks wait there. So is a collective before which the recording of a rank was read, which made that rank
-    late. The lateness of a rank is explained by comparing what it did since the collective before, which ended on
+    """One row per rank (a worker's device) and collective of an iteration at which it was last, or per rank, sorted by
+    how late it was in total by its own, then by how late at all, for aligned collectives (see communication) that every
+    rank launched in the aggregated iterations. The last rank of a collective is the one with the shortest kernel: the
+    kernels wait for each other on the devices and end together, so the one that began last is the shortest, whatever
+    the clocks of different hosts say. Broadcasts, reductions to one rank, and transfers between two ranks are left out,
+    because not all ranks wait there. So is a collective before which the recording of a rank was read, which made that
+    rank late. The lateness of a rank is explained by comparing what it did since the collective before, which ended on
     all ranks together, with the median rank, the one that arrived in the middle (the earlier of two): where kernels,
-    communication, data loader, API calls and host overlap, the time counts for the first of them. There are no rows
-    if one rank was recorded, or if nothing could be aligned."""
+    communication, data loader, API calls and host overlap, the time counts for the first of them. There are no rows if
+    one rank was recorded, or if nothing could be aligned."""
     arrived = explain_delays(
         _all_workers(source), arrivals(_all_workers(source), spans(_all_workers(source)))
     )
@@ -152,6 +152,9 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
         arrived[f"last_{name}"] = arrived[name].where(arrived["last"])
     if source.worker is not None:
         arrived = arrived[arrived["worker"] == source.worker]
+    if group_by == "collective":  # of 512 ranks most say nothing
+        keys = ["worker", "device", "name", "group", "dtype", "place"]
+        arrived = arrived[arrived.groupby(keys, dropna=False)["last"].transform("any").astype(bool)]
     keys = ["worker", "device"] + (["name", "group", "dtype", "place"] if group_by == "collective" else [])
     table = arrived.groupby(keys, sort=True, dropna=False).agg(
         collectives=("duration_ns", "size"), times_last=("last", "sum"), late_ns=("late", "sum"), late_avg=("last_late",

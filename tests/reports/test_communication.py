@@ -219,7 +219,7 @@ def late_run(path: Path) -> session.Profile:
 def test_who_is_late_where_how_often_and_by_how_much(tmp_path):
     prof = late_run(tmp_path)
     found = {(row["worker"], row["place"]): row for row in table(prof, "stragglers")}
-    assert len(found) == 6
+    assert len(found) == 3  # the others were never last
     assert next(iter(found)) == ("rank2", 0)
     worst = found["rank2", 0]
     assert (worst["collectives"], worst["times_last"], worst["share"]) == (2, 2, 100)
@@ -232,8 +232,6 @@ def test_who_is_late_where_how_often_and_by_how_much(tmp_path):
         row = found[worker, 1]
         assert (row["times_last"], row["late_ns"], row["alone_ns"]) == (1, 50 * US, 0)
         assert row["computation_avg"] == 0
-    assert found["rank2", 1]["times_last"] == 0
-    assert found["rank2", 1]["computation_avg"] is None
     by_rank = table(prof, "stragglers", group_by="rank")
     assert [(r["worker"], r["collectives"], r["times_last"], r["late_ns"]) for r in by_rank] == [
         ("rank2", 4, 2, 900 * US), ("rank0", 4, 1, 50 * US), ("rank1", 4, 1, 50 * US)
