@@ -108,6 +108,14 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def compiler_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Forks of a process that has torch's compiler, too: checkpoints and optimizers import it, which takes seconds."""
+    server = Forks(tmp_path_factory.mktemp("logs"), more="import torch._dynamo")
+    yield server
+    server.close()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with tests/golden/NAME; `pytest --regold` writes that file instead, to be reviewed as a diff."""

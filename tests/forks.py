@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs in processes of their own, without the seconds that importing torch takes: forks of one that has it.
 
-PyProf is imported by the program, as always. A program can be killed, stopped and limited.
+PyProf is imported by the program, as always. A program can be killed, stopped and limited. At its end Python frees what
+the program imported and made, but not torch, whose operators take longer to be freed than most of the programs do;
+with `Forks.whole` it frees everything, for tests of what is at the end of a process.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -18,7 +21,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 _SERVER = """
-import gc, json, multiprocessing, os, signal, sys
+import atexit, ctypes, gc, json, multiprocessing, os, signal, sys
+libc, kept = ctypes.CDLL(None), {}
+atexit.register(lambda: [sys.modules.pop(name, None) for name in kept])  # the first to be registered is the last to run
 replies = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what a library says when it is imported is no reply
 import torch, torch.distributed, numpy, sqlite3
@@ -36,6 +41,12 @@ while line := sys.stdin.readline():
         print(child, file=replies, flush=True)
         continue
     replies.close()
+    if order["brief"]:
+        kept.update(sys.modules)
+        for name in ("sys", "builtins", "__main__"):
+            del kept[name]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        libc.on_exit(libc._exit, None)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with ctrl-C ignored
     os.chdir(order["folder"])
     for number, name in ((0, os.devnull), (1, order["stdout"]), (2, order["stderr"])):
@@ -96,11 +107,18 @@ class Forks:
         unwanted = ("PYPROF_OUTPUT", "PYPROF_NVTX", "RANK", "WORLD_SIZE", "LOCAL_RANK")
         environment = {name: value for name, value in os.environ.items() if name not in unwanted}
         environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        self._logs, self._count = logs, 0
+        self._logs, self._count, self._brief = logs, 0, True
         self._server = subprocess.Popen(
             [sys.executable, "-c", _SERVER, more],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
+
+    def whole(self) -> Forks:
+        """The same process; programs that it forks free all of torch at their end."""
+        whole = copy.copy(self)
+        whole._logs, whole._brief = self._logs / "whole", False
+        whole._logs.mkdir(exist_ok=True)
+        return whole
 
     def order(self, **what: Any) -> int:
         assert self._server.stdin is not None
@@ -127,7 +145,7 @@ class Forks:
         out, err = (self._logs / f"{self._count}.{name}" for name in ("out", "err"))
         pid = self.order(
             folder=str(folder), stdout=str(out), stderr=str(err), environment=environment, prelude=prelude,
-            argv=[script, *arguments], command=[*command, script, *arguments] if command else [],
+            brief=self._brief, argv=[script, *arguments], command=[*command, script, *arguments] if command else [],
         )  # fmt: skip
         return Program(self, pid, out, err)
 

@@ -73,6 +73,12 @@ def rows_of(path: Path, folder: Path, scripts: bool) -> list[dict[str, str]]:
     return [dict(zip(COLUMNS, line, strict=True)) for line in lines]
 
 
+@pytest.fixture(scope="session")
+def forks(compiler_forks: Forks) -> Forks:
+    """Most of the examples have an optimizer."""
+    return compiler_forks
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory, forks):
     """Record an example and return the rows of prof as dictionaries; each once. The first as a user does, with three

@@ -77,11 +77,6 @@ def written(pytester: pytest.Pytester, factor: float) -> None:
 
 def test_a_block_is_recorded_saved_and_compared(pytester, run):
     pytester.makepyfile(test_training=TRAINING)
-    first = run("-rs", process=True)
-    first.assert_outcomes(skipped=1)
-    first.stdout.fnmatch_lines(
-        ["*no recording of training to compare with; save one with --pyprof-save SET*"]
-    )
     saved = run("--pyprof-save", "main", process=True)
     saved.assert_outcomes(passed=1)
     saved.stdout.fnmatch_lines(["recordings saved in *.pyprof/main"])
@@ -89,6 +84,15 @@ def test_a_block_is_recorded_saved_and_compared(pytester, run):
     compared = run("--pyprof-compare", "main", process=True)
     compared.assert_outcomes(passed=1)
     compared.stdout.fnmatch_lines(["training, compared with main: pass: * iterations"])
+
+
+def test_without_a_set_it_is_skipped(pytester, run):
+    written(pytester, 1)
+    first = run("-rs")
+    first.assert_outcomes(skipped=1)
+    first.stdout.fnmatch_lines(
+        ["*no recording of training to compare with; save one with --pyprof-save SET*"]
+    )
 
 
 def test_a_regression_fails_the_test_and_names_the_operator(pytester, run):

@@ -18,7 +18,6 @@ import pyprof
 from pyprof.capture.collectors.cupti import pool
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Tensor
-from tests.forks import Forks
 
 from .stand_in import Fake
 
@@ -148,14 +147,6 @@ def record(tmp_path: Path) -> Callable[..., Recorded]:
         return Recorded(path)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def compiler_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Forks of a process that has torch's compiler, too: checkpoints and optimizers import it."""
-    server = Forks(tmp_path_factory.mktemp("logs"), more="import torch._dynamo")
-    yield server
-    server.close()
 
 
 @pytest.fixture

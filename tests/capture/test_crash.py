@@ -31,6 +31,12 @@ from .conftest import OURS, Recorded
 x = torch.ones(2, 2)
 
 
+@pytest.fixture
+def forks(forks: Forks) -> Forks:
+    """Programs that free all of torch at their end, and tear down what is recorded then."""
+    return forks.whole()
+
+
 def left(folder: Path) -> list[str]:
     """What stands in the folder, but for the script."""
     return sorted(set(os.listdir(folder)) - {"net.py"})

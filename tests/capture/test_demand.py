@@ -288,8 +288,8 @@ def armed(program: Program) -> Any:
     return boxes[0]
 
 
-def test_a_running_training_is_recorded_by_the_command(forks: Forks, tmp_path: Path) -> None:
-    program = forks.start(tmp_path, TRAINING)
+def test_a_running_training_is_recorded_by_the_command(compiler_forks: Forks, tmp_path: Path) -> None:
+    program = compiler_forks.start(tmp_path, TRAINING)
     armed(program).close()
     run = subprocess.run(
         [sys.executable, "-m", "pyprof", "trigger", str(program.pid), "--steps", "2", "-o", "asked.sqlite"],
@@ -302,8 +302,8 @@ def test_a_running_training_is_recorded_by_the_command(forks: Forks, tmp_path: P
     assert program.stderr.count("\n") == 1
 
 
-def test_a_program_that_ends_in_the_window_has_its_file(forks: Forks, tmp_path: Path) -> None:
-    program = forks.start(tmp_path, TRAINING + "torch.tanh(w)\n")
+def test_a_program_that_ends_in_the_window_has_its_file(compiler_forks: Forks, tmp_path: Path) -> None:
+    program = compiler_forks.start(tmp_path, TRAINING + "torch.tanh(w)\n")
     box = armed(program)
     box.put(mailbox.REQUESTED, steps=1_000_000, output=str(tmp_path / "net.sqlite"))
     until(lambda: box.state == mailbox.RECORDING)

@@ -38,6 +38,12 @@ def train(steps, planted=lambda: None, at=40):
 """
 
 
+@pytest.fixture
+def forks(compiler_forks: Forks) -> Forks:
+    """The programs have an optimizer."""
+    return compiler_forks
+
+
 def run(forks: Forks, folder: Path, program: str, code: int = 0) -> str:
     status, done = forks.run(folder, PROGRAM + program)
     assert status == code, done.stderr

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch._C import _autograd, _profiler
 
-from pyprof.capture.collectors import kineto_cpu
+from pyprof.capture.collectors import kineto, kineto_cpu
 from pyprof.capture.collectors.kineto_cpu import Reader
+
+from .conftest import Recorded
 
 NEW = {
     f"torch._C._autograd._KinetoEvent.{name}"
@@ -90,3 +93,24 @@ def test_which_events_are_of_the_host(name: str, device: str, scope: int, seq: i
     kind = getattr(_autograd.DeviceType, device)
     events = reader._of_the_host([object()], {(1, "another"): ()}, lambda *_: lambda event: kind)
     assert bool(events) == kept
+
+
+@pytest.mark.parametrize("error_ns", [-2_000_000, 0, 2_000_000])
+def test_operators_lie_in_their_calls_when_the_times_of_torch_are_off(
+    error_ns: int, record: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def off(result: Any) -> Reader:
+        reader = Reader(result)
+        start, end = reader.start, reader.end
+        reader.start, reader.end = (
+            (lambda event: start(event) + error_ns),
+            (lambda event: end(event) + error_ns),
+        )
+        return reader
+
+    monkeypatch.setattr(kineto, "Reader", off)
+    recorded = record(lambda: torch.tanh(torch.ones(2)))
+    assert recorded.names == ["torch.ones", "torch.tanh"]
+    (op,) = (op for op in recorded.ops if op.name == "aten::tanh")
+    call = recorded.call("torch.tanh")
+    assert call.start <= op.start < call.end

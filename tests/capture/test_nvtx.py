@@ -795,10 +795,10 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["auto", "classic"])
-def test_a_real_listener_gets_lenet(mode: str, listener: Path, forks: Forks, tmp_path: Path) -> None:
+def test_a_real_listener_gets_lenet(mode: str, listener: Path, compiler_forks: Forks, tmp_path: Path) -> None:
     log = tmp_path / "log"
     variables = {"PYPROF_NVTX": mode, "NVTX_INJECTION64_PATH": str(listener), "NVTX_LOG": str(log)}
-    code, done = forks.run(tmp_path, LENET, **variables)
+    code, done = compiler_forks.run(tmp_path, LENET, **variables)
     assert (code, done.stderr) == (0, "")
     lines = [line.split("\t", 5) for line in log.read_text().splitlines()]
     registered = [line[2] for line in lines if line[0] == "registered"]

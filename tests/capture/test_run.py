@@ -87,8 +87,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 START, STOP = "            profiler.start()\n", "            profiler.stop()\n"
 
 
-def test_init_without_a_window_says_how_to_record(forks: Forks, tmp_path: Path) -> None:
-    code, done = forks.run(
+def test_init_without_a_window_says_how_to_record(compiler_forks: Forks, tmp_path: Path) -> None:
+    code, done = compiler_forks.run(
         tmp_path, ORIGINAL.replace(START, "            pass\n").replace(STOP, "            pass\n")
     )
     assert (code, done.stdout) == (0, "trained\n")
@@ -98,9 +98,9 @@ def test_init_without_a_window_says_how_to_record(forks: Forks, tmp_path: Path) 
     assert os.listdir(tmp_path) == ["net.py"]
 
 
-def test_original_script_alone_then_parse_and_prof(forks: Forks, tmp_path: Path) -> None:
+def test_original_script_alone_then_parse_and_prof(compiler_forks: Forks, tmp_path: Path) -> None:
     """`python net.py && parse.py net.sqlite > net.dict && prof.py net.dict`, as users of the original type it."""
-    assert forks.run(tmp_path, ORIGINAL)[0] == 0
+    assert compiler_forks.run(tmp_path, ORIGINAL)[0] == 0
     folder = ROOT / "pyprof"
     parsed = python(tmp_path, str(folder / "parse" / "parse.py"), "net.sqlite")
     assert parsed.returncode == 0, parsed.stderr
@@ -173,9 +173,9 @@ def test_where_no_file_can_be_written_the_windows_of_the_cuda_profiler_are_none(
 
 
 def test_after_init_alone_the_cuda_profiler_opens_no_window_where_a_tool_has_the_recording(
-    forks: Forks, tmp_path: Path
+    compiler_forks: Forks, tmp_path: Path
 ) -> None:
-    code, done = forks.run(tmp_path, ORIGINAL, NVPROF_ID="1")
+    code, done = compiler_forks.run(tmp_path, ORIGINAL, NVPROF_ID="1")
     assert (code, done.stdout, done.stderr) == (0, "trained\n", "")
     assert os.listdir(tmp_path) == ["net.py"]
 
@@ -229,13 +229,13 @@ def test_calls_of_the_cuda_runtime_open_the_window_too(
     "way",
     ["alone", "run", *(pytest.param(way, marks=pytest.mark.long) for way in ("environment", "process"))],
 )
-def test_original_script_recorded_is_its_window(way: str, forks: Forks, tmp_path: Path) -> None:
+def test_original_script_recorded_is_its_window(way: str, compiler_forks: Forks, tmp_path: Path) -> None:
     if way == "process":  # which has imported nothing
         (tmp_path / "net.py").write_text(ORIGINAL)
         code, stdout, stderr = python(tmp_path, "-m", "pyprof", "run", "--quiet", "net.py")
     else:
         environment = {"PYPROF_OUTPUT": "net.sqlite"} if way == "environment" else {}
-        code, done = forks.run(tmp_path, ORIGINAL, *(["run"] if way == "run" else []), **environment)
+        code, done = compiler_forks.run(tmp_path, ORIGINAL, *(["run"] if way == "run" else []), **environment)
         stdout, stderr = done.stdout, done.stderr
     assert (code, stdout) == (0, "trained\n"), stderr
     recorded = Recorded(tmp_path / "net.sqlite")

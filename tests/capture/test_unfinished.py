@@ -88,6 +88,12 @@ pyprof.stop()
 }
 
 
+@pytest.fixture
+def forks(forks: Forks) -> Forks:
+    """Programs that free all of torch at their end, with what is open of it."""
+    return forks.whole()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_open_when_a_recording_ends_does_no_harm(name: str, forks: Forks, tmp_path: Path) -> None:
     code, done = forks.run(tmp_path, WHOLE + PROGRAMS[name], prelude=PRELUDE)

@@ -259,7 +259,7 @@ def served(folder: Path) -> Iterator[str]:
 def test_outputs_and_the_page_in_a_browser(run: Run, in_notebook: None, tmp_path: Path) -> None:
     """What the kernel has displayed is drawn, nothing of it runs, and the page opens in the frame."""
     if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium, or PYPROF_CHROMIUM=PATH")
+        pytest.skip("no Chromium: apt-get install chromium-headless-shell, or PYPROF_CHROMIUM=PATH")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     frame = pyprof.load(run.folder / "kept.sqlite").show(height=400)
     body = "".join(html for cell in ("cell", "profile", "findings") for html in run.html(cell))

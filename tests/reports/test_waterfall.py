@@ -112,7 +112,7 @@ def test_what_only_one_run_has_is_empty_in_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@examples(15)
+@examples(8)
 @given(first=st.integers(0, 1 << 32), second=st.integers(0, 1 << 32))
 def test_parts_add_up_to_the_step_and_kernels_to_their_part(first: int, second: int) -> None:
     runs = [load(random_recording(seed)) for seed in (first, second)]

@@ -27,7 +27,7 @@ from pyprof.capture.collectors.device import Records
 from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.collectors.kineto_cpu import Reader
 from pyprof.capture.collectors.kineto_start import OPERATORS, ProfilerActivity, begin, enable, prepare
-from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, mark, unfinished
+from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, error_ns, mark, unfinished
 from pyprof.capture.core.operators import COLUMNS, Operators
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack, look_up, never
@@ -186,12 +186,12 @@ class Kineto:
         before = len(self)
         if self._all_threads:
             gil_pause.wait_for_others(_SETTLE)
-        mark()
+        marked = mark()
         cut = cut_ranges()
         result = self._end()
         try:
             with gc_disabled():
-                self._read(result, cut)
+                self._read(result, cut, marked)
                 if self.devices:
                     self._read_devices(result)
                 if self._memory is not None:
@@ -212,16 +212,16 @@ class Kineto:
             log.debug("the device events of Kineto", exc_info=True)
             self.records.drop("readings of Kineto whose device events were not understood", 1)
 
-    def _read(self, result: Any, cut: Mapping[int, list[Any]]) -> None:
+    def _read(self, result: Any, cut: Mapping[int, list[Any]], marked: int) -> None:
         try:
-            self._read_operators(Reader(result), cut)
+            self._read_operators(Reader(result), cut, marked)
         except MemoryError:
             raise
         except Exception as error:  # calls are kept without them
             lack("torch._C._autograd._KinetoEvent", OPERATORS, error)
             recorder.drop(f"readings of torch's profiler that were not understood ({type(error).__name__})")
 
-    def _read_operators(self, reader: Reader, cut: Mapping[int, list[Any]]) -> None:
+    def _read_operators(self, reader: Reader, cut: Mapping[int, list[Any]], marked: int) -> None:
         """Read the events column by column: a loop that reads all fields of one event at a time takes half as long
         again."""
         events = reader.events
@@ -230,6 +230,11 @@ class Kineto:
             np.fromiter(map(column, events), np.int64, len(events))
             for column in (reader.start, reader.end, reader.scope, reader.seq)
         )
+        # Not where it records the GPUs: times of launches have the same error, and belong to those of operators.
+        if marked and MARK in names and not self.devices:
+            last = len(names) - 1 - names[::-1].index(MARK)
+            error = error_ns(int(start[last]), int(end[last]), marked)
+            start, end = start - error, end - error
         self._note_unfinished(names, tids, end, scope, cut)
         for index in np.flatnonzero(scope == USER_SCOPE).tolist():
             self.ranges.append(UserRange(int(start[index]), int(end[index]), tids[index], names[index]))
