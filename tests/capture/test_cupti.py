@@ -620,7 +620,7 @@ def test_kernels_of_cupti_belong_to_their_operators(
     monkeypatch.setattr(pool, "now", time.time_ns)  # the clock of the events
     layouts_ = layouts(130001)
 
-    def capture(self: Any, result: Any, cut: Any) -> None:
+    def capture(self: Any, result: Any, cut: Any, marked: int) -> None:
         data = []
         for event in fabricate(result):
             of = event.metadata
@@ -635,7 +635,7 @@ def test_kernels_of_cupti_belong_to_their_operators(
                      "dynamic": of["shared memory"], "name": ADDRESSES[0]}))  # fmt: skip
         on_gpu.add(data)
         stop(stopped[0])
-        kineto_read(self, result, cut)
+        kineto_read(self, result, cut, marked)
 
     monkeypatch.setattr(layer.Kineto, "_read", capture)
     path = tmp_path / "net.sqlite"
