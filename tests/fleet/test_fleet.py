@@ -64,6 +64,12 @@ def assert_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
         for selection in [{}] + [{o.name: c} for o in find(name).options for c in list(o.choices)[1:]]:
             pd.testing.assert_frame_equal(one.report(name, **selection), other.report(name, **selection))
     pd.testing.assert_frame_equal(one.steps, other.steps)
+    for table in ("iteration", "iteration_part", "iteration_device", "step", "pause", "worker", "device"):
+        rows, expected = (
+            sorted(profile.database.rows(f"select * from {table}"), key=repr)
+            for profile in (one.summary, other)
+        )
+        assert rows == expected, table
     pd.testing.assert_frame_equal(figures.operators(one.summary), figures.operators(other))
     stragglers = other.report("stragglers", group_by="rank").set_index(["worker", "device"])
     own = one.stragglers().set_index(["worker", "device"])
