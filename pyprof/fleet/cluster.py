@@ -8,9 +8,10 @@ setting `distributed.scheduler.allowed-failures`).
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pyprof.fleet import tasks
 from pyprof.fleet.tasks import Done, Task
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, LocalCluster
 
 log = logging.getLogger(__name__)
 Progress = Callable[[str, float], None]
@@ -40,7 +41,7 @@ def client_of(scheduler: str) -> Iterator[Client]:
     """Yield a client of the scheduler at an address, or of `local` workers on this machine: one for each core, or as
     many as `local:N` says. Raises UsageError for another text, PyProfError for a scheduler that does not answer."""
     check()
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     if scheduler == "local" or scheduler.startswith("local:"):
         count = scheduler.partition(":")[2] or "0"
@@ -48,12 +49,7 @@ def client_of(scheduler: str) -> Iterator[Client]:
             raise UsageError(
                 f"--scheduler={scheduler}: expected local, local:N with N of 1 or more, or an address."
             )
-        with (
-            LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=int(count) or None, threads_per_worker=1, dashboard_address=None
-            ) as cluster,
-            Client(cluster) as client,  # type: ignore[no-untyped-call]
-        ):
+        with _local(int(count)) as cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
             yield client
         return
     if "://" not in scheduler:
@@ -64,6 +60,23 @@ def client_of(scheduler: str) -> Iterator[Client]:
         raise PyProfError(f"{scheduler}: the scheduler does not answer ({error}).") from error
     with client:
         yield client
+
+
+def _local(count: int) -> LocalCluster:
+    """Return a cluster of this machine; 0 is a worker for each core. Its workers ignore Ctrl-C, which this process gets
+    as well, and ends them."""
+    from distributed import LocalCluster
+
+    former = None
+    with suppress(ValueError):  # not on the main thread
+        former = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the workers inherit
+    try:
+        return LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=count or None, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+        )
+    finally:
+        if former is not None:
+            signal.signal(signal.SIGINT, former)
 
 
 def check_versions(client: Client) -> None:

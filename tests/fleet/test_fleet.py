@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +66,12 @@ def assert_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
         for selection in [{}] + [{o.name: c} for o in find(name).options for c in list(o.choices)[1:]]:
             pd.testing.assert_frame_equal(one.report(name, **selection), other.report(name, **selection))
     pd.testing.assert_frame_equal(one.steps, other.steps)
+    for table in ("iteration", "iteration_part", "iteration_device", "step", "pause", "worker", "device"):
+        rows, expected = (
+            sorted(profile.database.rows(f"select * from {table}"), key=repr)
+            for profile in (one.summary, other)
+        )
+        assert rows == expected, table
     pd.testing.assert_frame_equal(figures.operators(one.summary), figures.operators(other))
     stragglers = other.report("stragglers", group_by="rank").set_index(["worker", "device"])
     own = one.stragglers().set_index(["worker", "device"])
@@ -200,6 +208,50 @@ def test_the_command_writes_a_fleet(
     assert "expected tcp://HOST:PORT, local or local:N" in capsys.readouterr().err
     assert main([*words, "local:0"]) == 2
     assert main([*words, cluster.address, "--iter-start", "1"]) == 2
+
+
+def _alive(group: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    import psutil  # distributed needs it
+
+    out = []
+    for one in psutil.process_iter(["pid", "status"]):
+        try:
+            if one.info["status"] != psutil.STATUS_ZOMBIE and os.getpgid(one.pid) == group:
+                out.append(one.pid)
+        except ProcessLookupError:
+            continue
+    return out
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_the_workers_and_says_that_it_can_go_on(tmp_path: Path) -> None:
+    """The terminal sends it to the workers as well."""
+    (tmp_path / "run").mkdir()
+    for rank in range(60):
+        kineto.write(tmp_path / "run" / f"rank{rank}.1700000000000.pt.trace.json", kineto.training() * 4)
+    store = tmp_path / "store"
+    command = [
+        sys.executable,
+        "-m",
+        "pyprof",
+        "save",
+        str(tmp_path / "run"),
+        "--scheduler",
+        "local:1",
+        "-o",
+        str(store),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until(lambda: len(list(store.glob("*.json"))) >= 2)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert (
+        said
+        == f"pyprof save: interrupted; what is done is in {store}, the same command goes on from there.\n"
+    )
+    until(lambda: not _alive(process.pid))
 
 
 @pytest.mark.parametrize("package", ["python", "pandas", "distributed", "pyprof"])

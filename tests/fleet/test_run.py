@@ -18,6 +18,7 @@ from pyprof.errors import FormatError
 from pyprof.parse import loader
 from pyprof.reports import every
 from pyprof.session import Profile
+from pyprof.store import files
 from pyprof.store.write.parts import Part
 from tests import build, kineto
 from tests.viewer import planted_ranks
@@ -193,3 +194,15 @@ def test_a_damaged_part_is_refused(cut: int, tmp_path: Path) -> None:
     for one in damaged:
         with pytest.raises(FormatError, match=r"rank3: is no part of a run"), Part(one, "rank3") as part:
             _ = [part.whole(piece.table) for piece in part.pieces]
+
+
+def test_every_table_is_combined_by_intent() -> None:
+    """A new one: what its columns refer to is said in combine.py, and whether a fleet needs it in summary.py."""
+    derived = {"meta", "lost", "packed", "track", "tile", "label"}  # written once, of the whole database
+    known = {
+        "worker", "thread", "device", "stack", "source", "string", "operator", "op", "api", "kernel_name", "geometry",
+        "verdict", "site", "event", "range", "replayed", "memory", "collective", "io", "dataloader", "step", "pause",
+        "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation", "op_block", "op_stat",
+        "event_block", "op_kernel_stat",
+    }  # fmt: skip
+    assert files.schema().keys() == derived | known

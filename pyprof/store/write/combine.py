@@ -25,7 +25,11 @@ from pyprof.store.write.parts import Part
 
 _ROWS = 1 << 16  # of a piece; smaller ones wait for more, since each is written with a connection of its own
 _BLOCK_SHIFT = WORKER_SHIFT - 16
-_TIMES = {"start_ns", "end_ns", "time_ns"}
+_TIMES = (
+    "start_ns",
+    "end_ns",
+    "time_ns",
+)  # how names of columns end that are times; others with _ns are lengths
 # Columns that hold ids of rows of a worker, by their tables; a block is the upper bits of one.
 _IDS = {
     "op": ("id", "forward"), "api": ("id", "op"), "event": ("id", "op", "api"), "range": ("id",), "memory": ("id",),
@@ -155,7 +159,7 @@ class _Move:
             offset = self._worker
         elif name == "thread" or (table, name) == ("thread", "id"):
             offset = self._thread
-        elif name in _TIMES:
+        elif name.endswith(_TIMES):
             offset = self._shift
         elif name == "id" and table in self._counts:
             offset = self._counts[table]
