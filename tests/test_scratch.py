@@ -27,10 +27,10 @@ READING = """
 import sys, time
 from pyprof.commands.main import main
 from pyprof.parse import folder
-def load(path, read):
+def listing(path, files=None):
     print(path, flush=True)
     time.sleep(1000)
-folder.load = load
+folder.listing = listing
 main(["report", sys.argv[1]])
 """
 
