@@ -46,29 +46,50 @@ class RankMoment(NamedTuple):
     late: int
 
 
+class Stretch(NamedTuple):
+    """A step of a worker: its bounds on the host, in which its operators begin, and on the devices, as in the report
+    step_time, in ns."""
+
+    start: int
+    end: int
+    device_start: int
+    device_end: int
+
+
 def steps(store: Store) -> tuple[Moments, str]:
-    """Return the starts of steps, and what they are: step, or iteration."""
+    """Return the starts of steps on the host, and what they are: step, or iteration."""
     what, query = _steps(store)
-    rows = store.rows(f"select number, worker, start_ns {query} order by number, worker")
+    rows = store.rows(f"select number, worker, start_ns from ({query}) order by number, worker")
     number, worker, time = np.array(rows, np.int64).reshape(-1, 3).T
     return Moments(number, worker, time, np.zeros_like(time), np.full_like(time, -1)), what
 
 
-def stretches(store: Store, number: int) -> dict[int, tuple[int, int]]:
-    """Return the start and end of a step on each worker that has it."""
-    _, query = _steps(store)
-    rows = store.rows(
-        f"select worker, start_ns, end_ns from (select * {query}) where number = ? order by worker", (number,)
-    )
-    return {worker: (start, end) for worker, start, end in rows}
+def stretches(store: Store, number: int) -> dict[int, Stretch]:
+    """Return a step on each worker that has it."""
+    rows = store.rows(f"select * from ({_steps(store)[1]}) where number = ? order by worker", (number,))
+    return {worker: Stretch(*bounds) for worker, _, *bounds in rows}
+
+
+def marked(store: Store, most: int) -> list[tuple[int, int, Stretch]]:
+    """Return the worker and number of the steps that the program marked, the earliest first; at most so many."""
+    rows = store.rows(f"{_MARKED} order by device_start_ns limit {most}")
+    return [(worker, number, Stretch(*bounds)) for worker, number, *bounds in rows]
+
+
+_MARKED = """select s.worker, s.number, s.start_ns, s.end_ns,
+       coalesce(i.device_start_ns, s.start_ns) as device_start_ns, coalesce(i.device_end_ns, s.end_ns) as device_end_ns
+from (select *, row_number() over (partition by worker order by start_ns) - 1 as place from step) s
+left join iteration i on i.worker = s.worker and i.number = s.place
+    and i.iteration_set = (select min(id) from iteration_set where method = 'marks')"""
 
 
 def _steps(store: Store) -> tuple[str, str]:
-    """Return what steps are, and where the database has them."""
+    """Return what steps are, and the query of their worker, number and bounds."""
     if store.rows("select 1 from step limit 1"):
-        return "step", "from step"
+        return "step", _MARKED
     return "iteration", (
-        f"""from iteration join iteration_set s on s.id = iteration_set
+        f"""select worker, number, start_ns, end_ns, device_start_ns, device_end_ns
+            from iteration join iteration_set s on s.id = iteration_set
             where s.id = 1 and s.method != 'none' and (s.method in {_BEGUN} or number > 0)"""
     )
 

@@ -41,11 +41,12 @@ class Request(NamedTuple):
 
 
 def or_error(path: Path, read: Callable[[], _Read]) -> _Read | FormatError:
-    """Return what `read` returns, or the error that says why the file cannot be read."""
+    """Return what `read` returns, or the error that says why the file cannot be read, without the frames that it came
+    through: a caller that keeps it would keep itself."""
     try:
         return read()
     except FormatError as error:
-        return error
+        return error.with_traceback(None)
     except (MemoryError, OSError) as error:
         return FormatError(f"{path}: cannot be read ({type(error).__name__}: {error}).")
 

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis import rank_moments
+from pyprof.analysis.rank_moments import Stretch
 from pyprof.analysis.source import Source
 from pyprof.model import DIRECTIONS, NO_DIRECTION, Column, Ints
 from pyprof.reports import diff
@@ -42,8 +43,17 @@ class Chosen(NamedTuple):
     source: Source
     number: int
     worker: int
-    start: int
-    end: int
+    step: Stretch
+
+    @property
+    def start(self) -> int:
+        """Start on the host, ns: the step's executions begin there or later."""
+        return self.step.start
+
+    @property
+    def end(self) -> int:
+        """End on the host, ns."""
+        return self.step.end
 
 
 def difference(
@@ -68,8 +78,8 @@ def difference(
     totals = [int(one["time"].sum()) for one in executions]
     names = [dict(one.source.store.rows("select id, name from worker")) for one in sides]
     described = [
-        {"number": one.number, "worker": one.worker, "worker_name": name[one.worker], "start": one.start,
-         "end": one.end, "time": total, "executions": len(table),
+        {"number": one.number, "worker": one.worker, "worker_name": name[one.worker],
+         "start": one.step.device_start, "end": one.step.device_end, "time": total, "executions": len(table),
          "kind": "launch" if one.source.gpu else "range"}
         for one, name, total, table in zip(sides, names, totals, executions)
     ]  # fmt: skip
@@ -102,7 +112,7 @@ def _choose(
     first = next((one for one in candidates if ranks[0][one] in of_rank), candidates[0])
     second = of_rank.get(ranks[0][first], next(iter(steps_of[1])))
     steps = [
-        Chosen(source, own, one, *of[one])
+        Chosen(source, own, one, of[one])
         for source, own, one, of in zip((base, other), (number, other_number), (first, second), steps_of)
     ]
     notes = []

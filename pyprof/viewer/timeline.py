@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from pyprof.analysis import rank_moments
 from pyprof.marker import readable
 from pyprof.model import DIRECTIONS, NO_MODULE
 from pyprof.store.files import Store
@@ -49,30 +50,21 @@ def timeline(store: Store, version: str) -> Timeline:
         tracks = [_track(row) for row in rows]
     except (ValueError, AttributeError) as error:  # pydantic's among them
         raise store.damaged("a track is not one that a timeline has") from error
-    steps = _steps(store)
+    steps = rank_moments.marked(store, _STEPS)
     return Timeline(
         version=version,
-        start=min([*(track.start for track in tracks), *(row[2] for row in steps)]),
-        end=max([*(track.end for track in tracks), *(row[3] for row in steps)]),
+        start=min([*(track.start for track in tracks), *(step.device_start for *_, step in steps)]),
+        end=max([*(track.end for track in tracks), *(step.device_end for *_, step in steps)]),
         workers=[
             TimelineWorker(id=number, name=name)
             for number, name in store.rows("select id, name from worker order by id")
         ],
         tracks=tracks,
         counters=available(store),
-        steps=[TimelineStep(worker=row[0], number=row[1], start=row[2], end=row[3]) for row in steps],
-    )
-
-
-def _steps(store: Store) -> list[tuple[int, int, int, int]]:
-    """Return worker, number, start and end of the steps that the program marked, with the bounds of the report
-    step_time; where there are no iterations of them, with those of the host."""
-    return store.rows(
-        f"""select s.worker, s.number, coalesce(i.device_start_ns, s.start_ns), coalesce(i.device_end_ns, s.end_ns)
-            from (select *, row_number() over (partition by worker order by start_ns) - 1 as place from step) s
-            left join iteration i on i.worker = s.worker and i.number = s.place and i.iteration_set =
-                (select min(id) from iteration_set where method = 'marks')
-            order by 3 limit {_STEPS}"""
+        steps=[
+            TimelineStep(worker=worker, number=number, start=step.device_start, end=step.device_end)
+            for worker, number, step in steps
+        ],
     )
 
 
