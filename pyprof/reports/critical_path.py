@@ -9,6 +9,7 @@ from pyprof.analysis.critical_path import PARTS, Path, Rank, numbered, paths
 from pyprof.analysis.places import PLACE_COLUMNS, place_texts
 from pyprof.analysis.source import Source
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.idle import IN_PROGRAM
 from pyprof.reports.step_time import STEP
 from pyprof.store import reads
 
@@ -25,14 +26,7 @@ _COLUMNS = (
         "in: the thread was in the operator; before: it was in none, and this is the next; kernel of: the operator "
         "launched the kernel. Empty where no operator was recorded.", str,
     ),
-    Column("operator", "Operator", "", "Path of the operator.", str),
-    Column("module", "Module", "", "Path of its module, or of the one around the Python function.", str),
-    Column("line", "Source Line", "", "Last line of the stack trace.", str),
-    Column(
-        "stack", "Stack Trace", "",
-        "Source lines, one per line, outermost first: of the Python functions around the thread's place where the "
-        "recording has them, else of the operator's call.", str,
-    ),
+    *IN_PROGRAM,
     Column("count", "Count", "count", "Segments of the path."),
     Column("total_ns", "Total (ns)", "ns", "Sum of the segments. All rows add up to the lengths of the steps."),
     Column("share", "Share (%)", "%", "Total as a share of all rows.", float),

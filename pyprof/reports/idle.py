@@ -34,6 +34,17 @@ _ADVICE = {
     "not recorded": "The recording does not show what the GPU waited for: work of before it began, or calls that were "
     "not recorded (record API calls and operators too).",
 }
+# Where in the program a thread was.
+IN_PROGRAM = (
+    Column("operator", "Operator", "", "Path of the operator.", str),
+    Column("module", "Module", "", "Path of its module, or of the one around the Python function.", str),
+    Column("line", "Source Line", "", "Last line of the stack trace.", str),
+    Column(
+        "stack", "Stack Trace", "",
+        "Source lines, one per line, outermost first: of the Python functions around the thread's place where the "
+        "recording has them, else of the operator's call.", str,
+    ),
+)  # fmt: skip
 _COLUMNS = (
     WORKER,
     Column("device", "Device", "", "Number of the device."),
@@ -49,14 +60,7 @@ _COLUMNS = (
         "in: the thread was in the operator; before: it was in none, and this is the next; kernel of: queued, and the "
         "operator launched the kernel after the gap. Empty where no operator was recorded.", str,
     ),
-    Column("operator", "Operator", "", "Path of the operator.", str),
-    Column("module", "Module", "", "Path of its module, or of the one around the Python function.", str),
-    Column("line", "Source Line", "", "Last line of the stack trace.", str),
-    Column(
-        "stack", "Stack Trace", "",
-        "Source lines, one per line, outermost first: of the Python functions around the thread's place where the "
-        "recording has them, else of the operator's call.", str,
-    ),
+    *IN_PROGRAM,
     Column("count", "Count", "count", "Gaps that lie in the window or extend into it."),
     Column("total_ns", "Total (ns)", "ns", "Sum of the gaps, clipped to the window."),
     Column("share", "Share (%)", "%", "Total as a share of the window: all steps, as in step_time.", float),
