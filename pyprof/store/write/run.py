@@ -85,14 +85,24 @@ class Run:
         FormatError as `folder.load` does."""
         self.path = str(path)
         scratch_folder = scratch.Folder()
-        weakref.finalize(self, scratch_folder.cleanup)
+        close = weakref.finalize(self, scratch_folder.cleanup)
+        try:
+            self._read(path, scratch_folder.name, files, progress)
+        except BaseException:
+            close()  # the frames of an error may keep this object alive
+            raise
+
+    def _read(
+        self, path: Path, target: str, files: Sequence[str] | None, progress: Callable[[str, float], None]
+    ) -> None:
+        """Read the recordings into parts in a folder."""
         inputs.check(path, "a folder or an archive")
         with ExitStack() as closing:
             place = closing.enter_context(folder.unpacked(path))
             listed = folder.listing(place, files)
             self._lost = listed.skipped
             recordings = [
-                Recording(one, os.path.join(scratch_folder.name, str(number)), len(listed.recordings) == 1)
+                Recording(one, os.path.join(target, str(number)), len(listed.recordings) == 1)
                 for number, one in enumerate(listed.recordings)
             ]
 
