@@ -212,7 +212,7 @@ class Kineto:
             log.debug("the device events of Kineto", exc_info=True)
             self.records.drop("readings of Kineto whose device events were not understood", 1)
 
-    def _read(self, result: Any, cut: Mapping[int, list[Any]], marked: int) -> None:
+    def _read(self, result: Any, cut: Mapping[int, list[Any]], marked: Sequence[int]) -> None:
         try:
             self._read_operators(Reader(result), cut, marked)
         except MemoryError:
@@ -221,7 +221,7 @@ class Kineto:
             lack("torch._C._autograd._KinetoEvent", OPERATORS, error)
             recorder.drop(f"readings of torch's profiler that were not understood ({type(error).__name__})")
 
-    def _read_operators(self, reader: Reader, cut: Mapping[int, list[Any]], marked: int) -> None:
+    def _read_operators(self, reader: Reader, cut: Mapping[int, list[Any]], marked: Sequence[int]) -> None:
         """Read the events column by column: a loop that reads all fields of one event at a time takes half as long
         again."""
         events = reader.events
@@ -231,9 +231,9 @@ class Kineto:
             for column in (reader.start, reader.end, reader.scope, reader.seq)
         )
         # Not where it records the GPUs: times of launches have the same error, and belong to those of operators.
-        if marked and MARK in names and not self.devices:
-            last = len(names) - 1 - names[::-1].index(MARK)
-            error = error_ns(int(start[last]), int(end[last]), marked)
+        marks = sorted((index for index, name in enumerate(names) if name == MARK), key=start.__getitem__)
+        if marks and len(marks) == len(marked) and not self.devices:
+            error = error_ns(start[marks], end[marks], np.array(marked))
             start, end = start - error, end - error
         self._note_unfinished(names, tids, end, scope, cut)
         for index in np.flatnonzero(scope == USER_SCOPE).tolist():

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 from pyprof.capture.core.torch_internals import graph_task, lack, look_up
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
+from pyprof.model import Ints
 
 MARK = "profiler::pyprof"  # ends when the recording is about to be stopped
+_MARKS = 6  # the first takes microseconds, where it is cold, and any may be interrupted
 CUT = "record_function, cut"  # source of a range that torch has recorded only in part
 _TASKS = "/proc/self/task"
 
@@ -36,31 +38,36 @@ _exit = look_up("torch.ops.profiler._record_function_exit._RecordFunction", "")
 _plain = look_up("torch._C.DisableTorchFunctionSubclass", "")
 
 
-def mark() -> int:
-    """Record a function in torch's profiler that ends now: functions that end later were open. Return a time inside it,
-    0 without it."""
-    now = 0
+def mark() -> list[int]:
+    """Record functions in torch's profiler that end now: functions that end after them were open. Return a time inside
+    each, none without them."""
+    times: list[int] = []
     try:
         if _mark is not None:
-            with _mark(MARK):
-                now = time_ns()
+            for _ in range(_MARKS):
+                with _mark(MARK):
+                    times.append(time_ns())
     except Exception as error:
         lack("torch._C._profiler._RecordFunctionFast", "", error)
-    return now
+    return times
 
 
-def error_ns(start: int, end: int, inside: int) -> int:
-    """Return by how much torch's times are off, in ns, from those of a function and a time that we read inside it; 0 if
-    that lies between them.
+def error_ns(start: Ints, end: Ints, inside: Ints) -> int:
+    """Return by how much torch's times are off, in ns, from starts and ends of functions and a time that we read inside
+    each; 0 if each lies between them.
 
     torch converts ticks by a single pair of readings of two clocks at the start of a recording, and does not notice if
     it was interrupted between the two: then all its times are off, and an operator may lie beside its call.
     Source: makeConverter in c10/util/ApproximateClock.cpp.
 
-    >>> error_ns(100, 120, inside=105), error_ns(100, 120, inside=140)
-    (0, -30)
+    >>> import numpy as np
+    >>> error_ns(np.array([100, 200]), np.array([120, 290]), np.array([105, 260]))
+    0
+    >>> error_ns(np.array([100, 200]), np.array([120, 290]), np.array([145, 235]))
+    -30
     """
-    return 0 if start <= inside <= end else (start + end) // 2 - inside
+    low, high = int((start - inside).max()), int((end - inside).min())
+    return 0 if low <= 0 <= high else (low + high) // 2
 
 
 def cut_ranges() -> dict[int, list[Any]]:
