@@ -146,10 +146,11 @@ class Iteration:
     number: int
     start: int
     end: int
+    host: Span
     last: bool  # takes what is left
 
     def has(self, time: int) -> bool:
-        return self.start <= time and (self.last or time < self.end)
+        return self.host[0] <= time and (self.last or time < self.host[1])
 
 
 class Oracle:
@@ -283,9 +284,26 @@ class Oracle:
                     bounds.append(last)
             else:
                 bounds = [first, last]
-            for number, (a, b) in enumerate(pairwise(bounds)):
-                out.append(Iteration(worker, number, a, b, b >= last))
+            own = [Iteration(worker, n, a, b, (a, b), b >= last) for n, (a, b) in enumerate(pairwise(bounds))]
+            self._wait_for_devices(own, [e for e in self.events if e.worker == worker])
+            out += own
         return out
+
+    @staticmethod
+    def _wait_for_devices(iterations: list[Iteration], events: list[Event]) -> None:
+        """An iteration lasts until what it launched has ended, and the next one begins there. The first waits for what
+        ran before."""
+        of = [[e for e in events if e.launch and one.has(e.begin)] for one in iterations]
+        if not any(of):
+            return
+        reached = iterations[0].start
+        if of[0]:
+            first = min(e.raw.start for e in of[0])
+            others = [e for e in events if not e.launch or not any(one.has(e.begin) for one in iterations)]
+            reached = max([reached, *(e.raw.end for e in others if e.raw.end < first)])
+        for one, launched in zip(iterations, of):
+            one.start = max(one.start, reached)
+            one.end = reached = max([one.end, reached, *(e.raw.end for e in launched)])
 
 
 def _inside(one: Range, other: Range) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof import inputs
-from pyprof.analysis import communication, device_bounds, iteration_cuts, launch_stats
+from pyprof.analysis import communication, iteration_cuts, launch_stats
+from pyprof.analysis.device_bounds import Bounds, Work, bounds
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.analysis.partition import Union, partition, pauses
 from pyprof.api_names import API_KINDS
@@ -143,7 +144,8 @@ def _cut(
     ):
         if (key is None and number == 1) or (key is not None and method == "key" and set_key == key):
             table = _iterations(store, number)
-            arrays = [table[name] for name in ("worker", "number", "start_ns", "end_ns", "partial")]
+            names = ("worker", "number", "host_start_ns", "host_end_ns", "partial")
+            arrays = [table[name] for name in names]
             return number, Iterations(method, set_key, note, *arrays), None
     cut = iteration_cuts.by_key(store, key) if key else automatic(store)
     number = (store.rows("select coalesce(max(id), 0) from iteration_set")[0][0]) + 1
@@ -152,7 +154,7 @@ def _cut(
 
 def _iterations(store: Store, number: int) -> dict[str, Ints]:
     columns = store.columns(
-        f"""select worker, number, start_ns, end_ns, first_event, last_event, first_op, last_op, partial, paused_ns
+        f"""select worker, number, host_start_ns, host_end_ns, first_event, last_event, first_op, last_op, partial
             from iteration where iteration_set = {number} order by worker, number"""
     )
     return {name: column.values for name, column in columns.items()}
@@ -177,10 +179,12 @@ def _tables(store: Store, cut: Iterations, progress: Progress) -> dict[str, dict
                 **keys,
                 "start_ns": facts.start,
                 "end_ns": facts.end,
+                "host_start_ns": cut.start[index],
+                "host_end_ns": cut.end[index],
                 **ids,
                 "partial": cut.partial[index],
                 "paused_ns": facts.paused.within(facts.start, facts.end),
-                **facts.device_bounds(),
+                "cut_off": facts.cut_off,
             }
         )
         parts.append({**keys, **facts.parts()})
@@ -196,10 +200,13 @@ def _concatenate(tables: list[dict[str, Ints]]) -> dict[str, Ints]:
 
 
 class _Worker:
-    """The facts of one worker as columns, and its iterations."""
+    """The facts of one worker as columns, and its iterations.
+
+    `start`, `end`: their bounds on the devices. `cut_off` is -1 where it is unknown.
+    """
 
     def __init__(self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools):
-        self.store, self.start, self.end = store, start, end
+        self.store = store
         self.low, self.high = first_id(worker), first_id(worker + 1)
         self._worker, self._communication = worker, is_communication
         self.paused = pauses(store, worker)
@@ -221,8 +228,11 @@ class _Worker:
         self._launch_end = np.where(
             launched, self._launch + self._take(self._api["duration_ns"], place), np.iinfo(np.int64).min
         )
-        self.event_bounds, self.event_ends = self._ids(self._launch)
-        self.op_bounds, self.op_ends = self._ids(self._op["start_ns"].values)
+        self.event_bounds, self.event_ends = self._ids(self._launch, start, end)
+        self.op_bounds, self.op_ends = self._ids(self._op["start_ns"].values, start, end)
+        own = self._device_bounds(start, end)
+        self.start, self.end = own.start, own.end
+        self.cut_off = own.cut_off.astype(np.int64) if own.known else np.full(len(start), -1)
         sync = self._api.pop("kind").values == API_KINDS.index("sync")
         waits = self._api["start_ns"].values[sync]
         self._sync = Union(waits, waits + self._api["duration_ns"].values[sync])
@@ -234,21 +244,17 @@ class _Worker:
     def _take(column: Column, place: Ints) -> Ints:
         return column.values[place] if len(column.values) else np.zeros(len(place), np.int64)
 
-    def _ids(self, time: Ints) -> tuple[Ints, Ints]:
-        first, last = np.searchsorted(time, self.start), np.searchsorted(time, self.end)
+    def _ids(self, time: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        first, last = np.searchsorted(time, start), np.searchsorted(time, end)
         return first + self.low, np.where(self._open, len(time), last) + self.low
 
-    def device_bounds(self) -> dict[str, Ints]:
-        """Return the bounds of each iteration on the devices; `cut_off` is -1 where it is unknown."""
+    def _device_bounds(self, host_start: Ints, host_end: Ints) -> Bounds:
         on_device = np.flatnonzero(self._event["kind"].values != OPERATOR)
         start, length = (self._event[name].values[on_device] for name in ("start_ns", "duration_ns"))
         low, high = (
             np.searchsorted(on_device, ids - self.low) for ids in (self.event_bounds, self.event_ends)
         )
-        work = device_bounds.Work(start, start + length, self._launched[on_device])
-        bounds = device_bounds.bounds(self.start, self.end, low, high, work)
-        cut_off = bounds.cut_off.astype(np.int64) if bounds.known else np.full(len(self.start), -1)
-        return {"device_start_ns": bounds.start, "device_end_ns": bounds.end, "cut_off": cut_off}
+        return bounds(host_start, host_end, low, high, Work(start, start + length, self._launched[on_device]))
 
     def parts(self) -> dict[str, Ints]:
         """Partition each iteration. The parts sum to exactly its length without pauses."""

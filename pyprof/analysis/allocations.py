@@ -64,7 +64,7 @@ def _windows(source: Source) -> list[tuple[int, int, int]]:
     aggregated, extend to the ends of the recording."""
     aggregation = source.aggregation
     rows = source.store.rows(
-        """select i.worker, min(i.start_ns), max(i.end_ns), min(i.number), max(i.number),
+        """select i.worker, min(i.host_start_ns), max(i.host_end_ns), min(i.number), max(i.number),
                   (select max(number) from iteration where iteration_set = i.iteration_set and worker = i.worker)
            from iteration i where i.iteration_set = ? and i.number between ? and ? and (? is null or i.worker = ?)
            group by i.worker order by i.worker""",

@@ -129,7 +129,7 @@ def steps(store: Store, aggregation: Aggregation) -> pd.DataFrame:
     parts = ", ".join(f"p.{part}_ns" for part in metrics.PARTS)
     return frame(
         store,
-        f"""select w.name as worker, w.span, i.number as step, i.start_ns, i.end_ns,
+        f"""select w.name as worker, w.span, i.number as step, i.start_ns, i.end_ns, i.host_start_ns, i.host_end_ns,
                    i.end_ns - i.start_ns - i.paused_ns as duration_ns, {parts},
                    (select sum(d.kernels) from iteration_device d where d.iteration_set = i.iteration_set
                     and d.worker = i.worker and d.number = i.number) as kernels,

@@ -51,7 +51,7 @@ def device_steps(source: Source, worker: int) -> Steps:
     """Return the aggregated steps of a worker with device bounds."""
     aggregation = source.aggregation
     table = source.store.columns(
-        f"""select number, device_start_ns, device_end_ns, partial = 1 or coalesce(cut_off, 0) = 1 as partial,
+        f"""select number, start_ns, end_ns, partial = 1 or coalesce(cut_off, 0) = 1 as partial,
                    cut_off is not null as known
             from iteration where iteration_set = {aggregation.iteration_set} and worker = {worker} order by number"""
     )

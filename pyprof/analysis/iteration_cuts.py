@@ -7,7 +7,8 @@ Optimizer.step, the starts of a DataLoader's wait, the ends of the most regular 
 DLProf does: iteration 0 begins with the recording, each iteration ends where an execution of the key ends, and the
 remainder after the last one is one more iteration, a partial one.
 
-Bounds are the host's (`bounds=host`): an event belongs to the iteration in which it was launched.
+Bounds are those of the program on the host: an event belongs to the iteration in which it was launched. How long an
+iteration lasts follows from these events (`device_bounds`).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def marked(store: Store, most: int) -> list[tuple[int, int, Stretch]]:
 
 
 _MARKED = """select s.worker, s.number, s.start_ns, s.end_ns,
-       coalesce(i.device_start_ns, s.start_ns) as device_start_ns, coalesce(i.device_end_ns, s.end_ns) as device_end_ns
+       coalesce(i.start_ns, s.start_ns) as device_start_ns, coalesce(i.end_ns, s.end_ns) as device_end_ns
 from (select *, row_number() over (partition by worker order by start_ns) - 1 as place from step) s
 left join iteration i on i.worker = s.worker and i.number = s.place
     and i.iteration_set = (select min(id) from iteration_set where method = 'marks')"""
@@ -88,7 +88,8 @@ def _steps(store: Store) -> tuple[str, str]:
     if store.rows("select 1 from step limit 1"):
         return "step", _MARKED
     return "iteration", (
-        f"""select worker, number, start_ns, end_ns, device_start_ns, device_end_ns
+        f"""select worker, number, host_start_ns as start_ns, host_end_ns as end_ns, start_ns as device_start_ns,
+                   end_ns as device_end_ns
             from iteration join iteration_set s on s.id = iteration_set
             where s.id = 1 and s.method != 'none' and (s.method in {_BEGUN} or number > 0)"""
     )

@@ -147,9 +147,9 @@ def steps(trace: Events) -> Iterator[pa.Array]:
         )
     )
     rows = trace.store.rows(
-        f"""select worker, number, start_ns, end_ns - start_ns from iteration
+        f"""select worker, number, host_start_ns, host_end_ns - host_start_ns from iteration
             where iteration_set = (select min(id) from iteration_set)
-            and {trace.window.sql("start_ns", "(end_ns - start_ns)")} order by 1, 2"""
+            and {trace.window.sql("host_start_ns", "(host_end_ns - host_start_ns)")} order by 1, 2"""
     )
     rows = [(*row, main[row[0]]) for row in rows if row[0] in main]
     if rows:

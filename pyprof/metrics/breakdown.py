@@ -10,7 +10,8 @@ from pyprof.metrics import PARTS, Value, Window, metric, share
 
 @metric("wall_time", "Wall Clock Time", "ns")
 def _wall_time(window: Window) -> Value:
-    """From the start of the first aggregated iteration to the end of the last, of the slowest worker."""
+    """From the start of the first aggregated iteration to the end of the last, of the slowest worker. An iteration
+    lasts until the work that it launched has ended, and the next one begins there."""
     return max((worker.wall for worker in window.workers), default=None)
 
 

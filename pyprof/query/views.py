@@ -284,8 +284,13 @@ VIEWS = {
         (
             Field("worker", "(select name from worker where id = i.worker)", "Name of the process."),
             Field("step", "i.number", "Number of the step."),
-            Field("start_ns", "i.start_ns", "Start, from the first event of the recording."),
-            Field("end_ns", "i.end_ns", "End."),
+            Field(
+                "start_ns", "i.start_ns",
+                "Start, from the first event of the recording: that on the host, or the end of the step before.",
+            ),
+            Field("end_ns", "i.end_ns", "End: that on the host, or of the last event on a GPU that it launched."),
+            Field("host_start_ns", "i.host_start_ns", "Start on the host."),
+            Field("host_end_ns", "i.host_end_ns", "End on the host."),
             Field("length_ns", "i.end_ns - i.start_ns - i.paused_ns", "Length, without pauses of the recorder."),
             Field("partial", "i.partial", "1 if the recording ends within it."),
             *(

@@ -107,7 +107,7 @@ def bounds(source: Source, worker: int) -> tuple[int, int]:
     """Return the start of a worker's first aggregated iteration and the end of the last, on the host."""
     window = source.aggregation
     row: tuple[int, int] = source.store.rows(
-        """select min(start_ns), max(end_ns) from iteration
+        """select min(host_start_ns), max(host_end_ns) from iteration
            where iteration_set = ? and worker = ? and number between ? and ?""",
         (window.iteration_set, worker, window.first, window.last),
     )[0]

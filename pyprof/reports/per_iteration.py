@@ -103,7 +103,7 @@ def rows(runs: list[Iterations], sides: list[int], by: str) -> Rows:
 def _ids(run: Source, worker: int) -> pd.DataFrame:
     window = run.aggregation
     columns = run.store.columns(
-        f"""select worker, number, start_ns, end_ns, first_op as low_op, last_op as high_op, first_event as low_event,
+        f"""select worker, number, first_op as low_op, last_op as high_op, first_event as low_event,
                    last_event as high_event from iteration
             where iteration_set = {window.iteration_set} and worker = {worker}
               and number between {window.first} and {window.last} order by number"""

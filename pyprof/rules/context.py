@@ -115,10 +115,10 @@ class Run:
 
     @cached_property
     def ids(self) -> list[tuple[int, int, int, int, int, int, int]]:
-        """Per worker: number, start, end, then the bounds of its events and of its ops."""
+        """Per worker: number, start and end on the host, then the bounds of its events and of its ops."""
         first, last = self.steady
         return self.store.rows(
-            """select worker, min(start_ns), max(end_ns), min(first_event), max(last_event), min(first_op),
+            """select worker, min(host_start_ns), max(host_end_ns), min(first_event), max(last_event), min(first_op),
                       max(last_op)
                from iteration where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
                group by worker order by worker""",
@@ -327,8 +327,7 @@ class Run:
 
     def scaled(self, length: float) -> int:
         """Scale a sum of lengths on one thread per worker from the sample to the whole window, of one worker."""
-        total = sum(sample.end - sample.start for sample in self.samples)
-        return int(length / total * self.wall) if total else 0
+        return int(length / self._part / len(self.ids)) if self.samples else 0
 
     def on_device(self, length: float) -> int:
         """Scale lengths on devices, of which a worker may have several."""

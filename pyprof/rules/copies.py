@@ -213,7 +213,7 @@ def _pairs(run: Run, to_host: pd.DataFrame, to_gpu: pd.DataFrame) -> list[tuple[
     for worker in to_host["worker"].unique().tolist():
         starts = np.array(
             run.store.rows(
-                "select start_ns from iteration where iteration_set = ? and worker = ? order by number",
+                "select host_start_ns from iteration where iteration_set = ? and worker = ? order by number",
                 (number, worker),
             )
         ).ravel()

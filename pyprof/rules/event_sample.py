@@ -80,8 +80,8 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
     stop = min(last, first + max(SAMPLE_EVENTS // workers, 1))
     if stop < last:
         whole = store.rows(
-            """select last_event, end_ns from iteration
-               where iteration_set = ? and worker = ? and start_ns >= ? and last_event > ? and last_event <= ?
+            """select last_event, host_end_ns from iteration
+               where iteration_set = ? and worker = ? and host_start_ns >= ? and last_event > ? and last_event <= ?
                order by number desc limit 1""",
             (cut, worker, start, first, stop),
         )

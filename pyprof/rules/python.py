@@ -193,7 +193,7 @@ def recompiles(run: Run) -> Finding | None:
         return None
     aggregation = run.source.aggregation
     windows = run.store.rows(
-        """select worker, min(start_ns), max(end_ns), count(*) from iteration
+        """select worker, min(host_start_ns), max(host_end_ns), count(*) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
            group by worker order by worker""",
         (

@@ -248,7 +248,8 @@ def test_iterations_are_steps(prof: Profile, tmp_path: Path) -> None:
     found = exported(prof, tmp_path / "x.json")
     steps = [e for e in of(found, "user_annotation") if e["name"].startswith("ProfilerStep#")]
     assert [(e["name"], ns(e["ts"]), ns(e["dur"]), e["tid"]) for e in steps] == [
-        (f"ProfilerStep#{row.step}", row.start_ns, row.duration_ns, 1) for row in prof.steps.itertuples()
+        (f"ProfilerStep#{row.step}", row.host_start_ns, row.host_end_ns - row.host_start_ns, 1)
+        for row in prof.steps.itertuples()
     ]
     assert len(steps) > 2
 
@@ -283,7 +284,7 @@ def test_a_trace_of_one_rank_says_which(tmp_path: Path) -> None:
 def test_a_window_has_what_goes_on_in_it(prof: Profile, tmp_path: Path) -> None:
     whole = exported(prof, tmp_path / "x.json")
     steps = prof.steps
-    start, end = int(steps["start_ns"][1]) + 3, int(steps["end_ns"][1]) - 5
+    start, end = int(steps["host_start_ns"][1]) + 3, int(steps["host_end_ns"][1]) - 5
     part = exported(prof, tmp_path / "y.json", start=start, end=end)
 
     def inside(event: dict[str, Any]) -> bool:

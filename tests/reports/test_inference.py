@@ -79,8 +79,10 @@ def test_the_steps_cut_the_run_and_are_in_no_path(profile: session.Profile) -> N
     steps = profile.steps
     starts = [row["ts"] * 1000 for row in kineto.Nested(TEXT).events if row["name"].startswith("execute")]
     assert len(steps) == 4
-    assert steps["start_ns"].diff().dropna().tolist() == pd.Series(starts).diff().dropna().round().tolist()
-    assert steps["end_ns"].tolist()[:3] == steps["start_ns"].tolist()[1:]
+    assert (
+        steps["host_start_ns"].diff().dropna().tolist() == pd.Series(starts).diff().dropna().round().tolist()
+    )
+    assert steps["host_end_ns"].tolist()[:3] == steps["host_start_ns"].tolist()[1:]
     assert steps["kernels"].tolist() == [3, 1, 1, 2]
     assert "R01" not in set(profile.findings["rule"])
     assert not profile.ops["name"].str.contains("execute|step").any()

@@ -199,7 +199,8 @@ def ordered(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def compare(what: Recording, prof: session.Profile) -> None:
     t0 = int(prof.database.meta["t0"])
     bounds = prof.database.rows(
-        """select min(i.start_ns), max(i.end_ns), max(w.end_ns) from iteration i join worker w on w.id = i.worker
+        """select min(i.host_start_ns), max(i.host_end_ns), max(w.end_ns)
+           from iteration i join worker w on w.id = i.worker
            where i.iteration_set = 1 group by i.worker"""
     )
     if len(bounds) > 1:

@@ -131,7 +131,7 @@ def test_iterations_stand_for_steps_that_nobody_marked(saved: Path, tmp_path: Pa
             database.commit()
             times = dict(
                 database.execute(
-                    "select worker, start_ns from iteration where iteration_set = 1 and number = 1"
+                    "select worker, host_start_ns from iteration where iteration_set = 1 and number = 1"
                 )
             )
         with serving(target) as asking:
