@@ -440,13 +440,15 @@ class Window:
         parts = [self.parts(i) for i in self.iterations]
         used = sorted({(e.worker, e.raw.device) for e in self.oracle.events if e.worker in walls})
         found = [(self.device(w, d), walls[w], self.oracle.chips.get(d)) for w, d in used]
-        shaped = [100 * f["filled_sm_ns"] / (s * w) for f, w, s in found if s]
+        shaped = [(f["filled_sm_ns"], s * w) for f, w, s in found if s]
         eligible = [e.figures() for e in self.executions if e.operator.eligible]
         launching = {e.worker for e in self.oracle.events}
         idle = {(w, d) for w in launching & set(walls) for d in self.oracle.chips} - set(used)
 
+        of_devices = sum(wall for _, wall, _ in found)
+
         def mean(name: str) -> float | None:
-            return fmean(100 * f[name] / wall for f, wall, _ in found) if found else None
+            return 100 * sum(f[name] for f, _, _ in found) / of_devices if found else None
 
         idle_share = None if not found else 100 - (mean("busy_ns") or 0)
 
@@ -460,15 +462,15 @@ class Window:
             "average_iteration": total / len(lengths), "median_iteration": median(lengths),
             "iteration_std": pstdev(lengths), "iteration_variation": 100 * pstdev(lengths) / fmean(lengths),
             "gpu_utilization": mean("busy_ns"), "gpu_idle": idle_share, "kernel_utilization": mean("kernel_busy_ns"),
-            "gpu_utilization_visible": fmean([100 * f["busy_ns"] / w for f, w, _ in found] + [0.0] * len(idle))
-            if found else None,
+            "gpu_utilization_visible": 100 * sum(f["busy_ns"] for f, _, _ in found)
+            / (of_devices + sum(walls[w] for w, _ in idle)) if found else None,
             "tc_utilization": 100 * sum(f["tc"] for f in eligible) / kernel if kernel else None,
             "launch_late_share": mean("late_ns"), "exposed_communication_share": mean("exposed_communication_ns"),
             "exposed_memory_share": mean("exposed_memory_ns"), "sync_wait_share": mean("waited_ns"),
             "communication_overlap": 100 - 100 * apart / comm if comm else None,
             "launch_delay": sum(f["delay_ns"] for f, _, _ in found) / launched if launched else None,
-            "queue_depth": fmean(f["queued_ns"] / w for f, w, _ in found) if launched else None,
-            "sm_efficiency": fmean(shaped) if shaped else None,
+            "queue_depth": sum(f["queued_ns"] for f, _, _ in found) / of_devices if launched else None,
+            "sm_efficiency": 100 * sum(n for n, _ in shaped) / sum(n for _, n in shaped) if shaped else None,
         }  # fmt: skip
         for part in PARTS:
             out[f"{part}_share"] = 100 * sum(p[part] for p in parts) / total

@@ -42,21 +42,21 @@ EXPECTED = {
     "median_iteration": 200,
     "iteration_std": pytest.approx((20_000 / 3) ** 0.5),  # of 100, 300, 200
     "iteration_variation": pytest.approx(100 * (20_000 / 3) ** 0.5 / 200),
-    "gpu_utilization": 27.5,  # mean of 180/400 and 20/200; the idle device is none of them
-    "gpu_idle": 72.5,
-    "kernel_utilization": 23.75,  # 150/400, 20/200
-    "gpu_utilization_visible": pytest.approx(55 / 3),  # 45, 0, 10
+    "gpu_utilization": pytest.approx(100 / 3),  # 180 + 20 of 400 + 200; the idle device is none of them
+    "gpu_idle": pytest.approx(200 / 3),
+    "kernel_utilization": pytest.approx(17_000 / 600),  # 150 + 20
+    "gpu_utilization_visible": 20.0,  # of 400 + 400 + 200
     "tc_utilization": 80.0,  # 100 of 125
     "tc_unknown": 12.5,  # 20 of 160
     "tc_share": pytest.approx(100 * 100 / 600), "kernel_share": pytest.approx(100 * 50 / 600),
     "memory_share": 5.0, "dataloader_share": pytest.approx(100 * 20 / 600), "io_share": pytest.approx(10 / 6),
     "cpu_share": pytest.approx(100 * 350 / 600), "other_share": pytest.approx(100 * 40 / 600),
-    "launch_late_share": 5.0,  # 40/400, 0
-    "exposed_communication_share": 2.5, "exposed_memory_share": 3.75,
+    "launch_late_share": pytest.approx(4_000 / 600),  # 40 of 400 + 200
+    "exposed_communication_share": pytest.approx(2_000 / 600), "exposed_memory_share": 5.0,
     "communication_overlap": 60.0,  # 30 of 50
     "launch_delay": 12.0,  # 60 / 5
-    "queue_depth": 1.0,  # 800/400, 0/200
-    "sync_wait_share": 12.5,  # 100/400, 0
+    "queue_depth": pytest.approx(8 / 6),  # 800 of 600
+    "sync_wait_share": pytest.approx(100 / 6),
     "occupancy": 25.0,  # 2500 of 10,000
     "sm_efficiency": 20.0,  # 160 ns on 40 of 80, of 400 ns; nothing is known of the second device's
     "roofline_efficiency": 25.0,  # 20 of 160 - 80

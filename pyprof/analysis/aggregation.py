@@ -19,6 +19,7 @@ from pyprof.analysis import communication, iteration_cuts, launch_stats
 from pyprof.analysis.device_bounds import Bounds, Work, bounds
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.analysis.partition import Union, partition, pauses
+from pyprof.analysis.timeline import Activity
 from pyprof.api_names import API_KINDS
 from pyprof.errors import UsageError
 from pyprof.intervals import groups
@@ -280,7 +281,9 @@ class _Worker:
             self._api["start_ns"].values,
             self._api["start_ns"].values + self._api["duration_ns"].values,
         )
-        cpu = Union(self._op["start_ns"].values, self._op["end_ns"].values)
+        # A backward pass of several nodes spans what runs between them.
+        ranges = Activity(self.store, self._worker).cpu
+        cpu = Union(self._op["start_ns"].values, self._op["end_ns"].values).both(ranges)
         outside = ~cpu.covers(begin, finish)  # hardly any: calls belong to executions
         classes.append(cpu.with_(Union(begin[outside], finish[outside])))
         return dict(zip(PARTS, partition([self.paused, *classes], self.start, self.end)[1:]))

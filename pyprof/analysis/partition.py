@@ -63,6 +63,21 @@ class Union:
             return other
         return Union(np.r_[self.start, other.start], np.r_[self.end, other.end])
 
+    def both(self, other: Union) -> Union:
+        """Return the time that both have.
+
+        >>> both = Union(np.array([0, 8]), np.array([6, 9])).both(Union(np.array([2, 5]), np.array([4, 20])))
+        >>> both.start.tolist(), both.end.tolist()
+        ([2, 5, 8], [4, 6, 9])
+        """
+        time = np.concatenate([self.start, other.start, self.end, other.end])
+        change = np.ones(len(time), np.int8)
+        change[len(time) // 2 :] = -1
+        order = np.argsort(time, kind="stable")
+        time = time[order]
+        inside = np.flatnonzero(np.cumsum(change[order])[:-1] == 2)
+        return Union(time[inside], time[inside + 1])
+
     def cut(self, low: int, high: int) -> Union:
         """Return the part in [low, high)."""
         first, last = np.searchsorted(self.end, low, side="right"), np.searchsorted(self.start, high)

@@ -1,72 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use of devices. A mean over devices covers only those on which something ran in the recording, never idle ones; in a
-recording without a GPU it is unknown.
+"""Use of devices: times of all devices as a share of their wall times, so that each device counts as long as its
+worker ran. Only devices on which something ran in the recording count, never idle ones; in a recording without a GPU
+the shares are unknown.
 
 Occupancy and SM efficiency are estimates from the launch only, as in the TensorBoard plugin of torch.profiler.
 """
 
 from __future__ import annotations
 
-from statistics import fmean
-
 from pyprof.metrics import Value, Window, metric, share
 
 
-def _mean(window: Window, name: str) -> float | None:
-    shares = [share(device.sums[name], device.wall) for device in window.used]
-    known = [ratio for ratio in shares if ratio is not None]
-    return fmean(known) if known else None
+def _share(window: Window, name: str) -> float | None:
+    return share(sum(device.sums[name] for device in window.used), sum(device.wall for device in window.used))
 
 
 @metric("gpu_utilization", "GPU Utilization", "%", "wall time")
 def _gpu_utilization(window: Window) -> Value:
-    """Time in which at least one kernel, copy or set ran on the device, as a share of the wall time; mean over the
+    """Time in which at least one kernel, copy or set ran on the device, as a share of the wall time, over the
     devices on which something ran."""
-    return _mean(window, "busy_ns")
+    return _share(window, "busy_ns")
 
 
 @metric("gpu_idle", "GPU Idle", "%", "wall time")
 def _gpu_idle(window: Window) -> Value:
     """100 % minus the GPU utilization."""
-    used = _mean(window, "busy_ns")
+    used = _share(window, "busy_ns")
     return None if used is None else 100 - used
 
 
 @metric("kernel_utilization", "Kernel Utilization", "%", "wall time")
 def _kernel_utilization(window: Window) -> Value:
-    """Time in which at least one kernel ran on the device, as a share of the wall time; mean over the devices on which
+    """Time in which at least one kernel ran on the device, as a share of the wall time, over the devices on which
     something ran. Kernels of collectives count, copies between devices do not."""
-    return _mean(window, "kernel_busy_ns")
+    return _share(window, "kernel_busy_ns")
 
 
 @metric("gpu_utilization_visible", "GPU Utilization of Visible GPUs", "%", "wall time")
 def _gpu_utilization_visible(window: Window) -> Value:
-    """GPU utilization as the mean over all devices that the process could see, idle ones included."""
-    shares = [share(device.sums.get("busy_ns", 0), device.wall) for device in window.devices]
-    known = [ratio for ratio in shares if ratio is not None]
-    return fmean(known) if known and window.used else None
+    """GPU utilization of all devices that the process could see, idle ones included."""
+    busy = sum(device.sums.get("busy_ns", 0) for device in window.devices)
+    return share(busy, sum(device.wall for device in window.devices)) if window.used else None
 
 
 @metric("launch_late_share", "Late Launches", "%", "wall time")
 def _launch_late_share(window: Window) -> Value:
     """Time in which a device waited for an event whose launch returned only after the event before had ended, for
-    whatever cause (the report idle has the causes), as a share of the wall time; mean over the devices on which
+    whatever cause (the report idle has the causes), as a share of the wall time, over the devices on which
     something ran."""
-    return _mean(window, "late_ns")
+    return _share(window, "late_ns")
 
 
 @metric("exposed_communication_share", "Exposed Communication", "%", "wall time")
 def _exposed_communication(window: Window) -> Value:
     """Time with communication on the device (kernels of collectives, copies between devices) and no other kernel, as a
-    share of the wall time; mean over the devices on which something ran."""
-    return _mean(window, "exposed_communication_ns")
+    share of the wall time, over the devices on which something ran."""
+    return _share(window, "exposed_communication_ns")
 
 
 @metric("exposed_memory_share", "Exposed Copies", "%", "wall time")
 def _exposed_memory(window: Window) -> Value:
     """Time in which copies or sets ran on the device, and neither a kernel nor communication, as a share of the wall
-    time; mean over the devices on which something ran."""
-    return _mean(window, "exposed_memory_ns")
+    time, over the devices on which something ran."""
+    return _share(window, "exposed_memory_ns")
 
 
 @metric("communication_overlap", "Communication Overlap", "%", "time of communication")
@@ -88,23 +84,19 @@ def _launch_delay(window: Window) -> Value:
 @metric("queue_depth", "Average Queue Depth", "events", "wall time")
 def _queue_depth(window: Window) -> Value:
     """Events that were launched and had not ended, on average over the wall time: the sum of their times from the
-    start of the launch to the end on the device, divided by the wall time; mean over the devices on which something
+    start of the launch to the end on the device, divided by the wall time, over the devices on which something
     ran."""
     if not any(device.sums["launched"] for device in window.used):
         return None
-    return _ratio(window, "queued_ns")
-
-
-def _ratio(window: Window, name: str) -> float | None:
-    known = [device.sums[name] / device.wall for device in window.used if device.wall]
-    return fmean(known) if known else None
+    wall = sum(device.wall for device in window.used)
+    return sum(device.sums["queued_ns"] for device in window.used) / wall if wall else None
 
 
 @metric("sync_wait_share", "Synchronization Wait", "%", "wall time")
 def _sync_wait_share(window: Window) -> Value:
     """Time in which the CPU was in a call that waits for the device while the device worked, as a share of the wall
-    time; mean over the devices on which something ran."""
-    return _mean(window, "waited_ns")
+    time, over the devices on which something ran."""
+    return _share(window, "waited_ns")
 
 
 @metric("occupancy", "Estimated Achieved Occupancy", "%", "time of kernels whose occupancy is known")
@@ -118,12 +110,11 @@ def _occupancy(window: Window) -> Value:
 @metric("sm_efficiency", "Estimated SM Efficiency", "%", "wall time")
 def _sm_efficiency(window: Window) -> Value:
     """Share of the multiprocessors that had a block, over the wall time: the sum of the kernels' times, each multiplied
-    by min(1, blocks / multiprocessors). Concurrent kernels count separately. Mean over the devices on which
-    something ran and whose multiprocessors and grids are known."""
-    shares = [
-        share(device.sums["filled_sm_ns"], device.sms * device.wall)
+    by min(1, blocks / multiprocessors). Concurrent kernels count separately. Over the devices on which something ran
+    and whose multiprocessors and grids are known."""
+    known = [
+        (device.sums["filled_sm_ns"], device.sms * device.wall)
         for device in window.used
         if device.sms and (device.sums["shaped_ns"] or not device.sums["kernel_ns"])
     ]
-    known = [ratio for ratio in shares if ratio is not None]
-    return fmean(known) if known else None
+    return share(sum(filled for filled, _ in known), sum(whole for _, whole in known))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis import launch_stats
-from pyprof.analysis.device_steps import activities
+from pyprof.analysis.device_steps import Steps, activities
 from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
@@ -26,9 +26,11 @@ _COLUMNS = (
     Column("memory_bytes", "Memory (B)", "B", "Total memory of the device."),
     Column("sm_count", "Multiprocessors", "count", "Number of multiprocessors of the device."),
     Column("busy_ns", "Busy (ns)", "ns", "Time in the window with at least one kernel; copies and sets do not count."),
+    Column("kernel_ns", "Kernel Time (ns)", "ns", "Sum of the times of kernels in the window."),
     Column(
         "window_ns", "Window (ns)", "ns",
-        "From the start of the first aggregated step to the end of the last, with the device's bounds as in step_time.",
+        "From the start of the first aggregated step to the end of the last, with the device's bounds as in step_time, "
+        "without pauses in which the recording was read.",
     ),
     Column(
         "utilization", "Kernel Utilization (%)", "%",
@@ -78,7 +80,7 @@ def gpu(source: Source) -> pd.DataFrame:
             rows.append({
                 "worker": [activity.name], "device": device, "name": name, "compute_capability": capability,
                 "memory_bytes": memory, "sm_count": multiprocessors,
-                **_use(activity, activity.on(device) & activity.kernel, steps.window, filled, multiprocessors),
+                **_use(activity, activity.on(device) & activity.kernel, steps, filled, multiprocessors),
             })  # fmt: skip
     return concat_rows(rows, list(_COLUMNS))
 
@@ -86,12 +88,13 @@ def gpu(source: Source) -> pd.DataFrame:
 def _use(
     activity: Activity,
     kernels: Bools,
-    window: tuple[int, int],
+    steps: Steps,
     filled: tuple[Ints, Ints],
     multiprocessors: int | None,
 ) -> dict[str, Any]:
     """Return the columns about the use of a device in the window."""
-    low, high = window
+    low, high = steps.window
+    window = int(steps.length(activity).sum())
     start, end = np.maximum(activity.start[kernels], low), np.minimum(activity.end[kernels], high)
     inside = np.flatnonzero(end > start)
     start, end = start[inside], end[inside]
@@ -104,10 +107,11 @@ def _use(
     known = occupancy >= 0
     efficiency = None
     if multiprocessors and (sms_used >= 0).all():
-        efficiency = share(_integral(start, end, sms_used, multiprocessors), multiprocessors * (high - low))
+        efficiency = share(_integral(start, end, sms_used, multiprocessors), multiprocessors * window)
     occupied = share(int((length * occupancy)[known].sum()), int(length[known].sum()))
     return {
-        "busy_ns": busy, "window_ns": high - low, "utilization": share(busy, high - low), "sm_efficiency": efficiency,
+        "busy_ns": busy, "kernel_ns": int(length.sum()), "window_ns": window, "utilization": share(busy, window),
+        "sm_efficiency": efficiency,
         "achieved_occupancy": None if occupied is None else occupied / 10_000,
         "tc_share": share(int(length[tc.mask() & (tc.values == 1)].sum()), int(length[tc.mask()].sum())),
     }  # fmt: skip

@@ -29,13 +29,18 @@ def _step(item: dict[str, Any]) -> Step:
     columns = {column.key: column for column in find("step_time", categories="phase").columns}
     sums, count = dict(item["sums"]), item["workers"] if item["number"] is None else item["number"]
     total = sum(sums.values())
+    headings = {key: columns[f"{key}_ns"].heading.removesuffix(" (ns)") for key in sums}
+    if (
+        item["busy"] is None
+    ):  # without a GPU the parts are operators; in step_time Other excludes their Python as well
+        headings["other"] = "Outside Operators"
     return Step(
         count=count, first=item["first"], last=item["last"],
         breakdown=Breakdown(
             key="step_time", title="Mean Step", total=round(total / count) if count else None, unit="ns",
             parts=[
                 Part(
-                    key=key, heading=columns[f"{key}_ns"].heading.removesuffix(" (ns)"),
+                    key=key, heading=headings[key],
                     value=round(amount / count) if count else None, unit="ns", share=share(amount, total),
                     text=columns[f"{key}_ns"].text,
                 )

@@ -136,7 +136,7 @@ def _two_parts(
 
 
 def _utilization(window: Window) -> Breakdown:
-    """Return busy and idle time of the devices in use; the share is the mean over devices."""
+    """Return busy and idle time of all devices in use."""
     wall = sum(device.wall for device in window.used)
     busy = sum(device.sums.get("busy_ns", 0) for device in window.used)
     return _two_parts(

@@ -13,10 +13,18 @@ from pyprof.model import DIRECTIONS, NO_MODULE
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
 from pyprof.viewer.counter_values import available
-from pyprof.viewer.models import ColorGroup, Colors, Timeline, TimelineStep, TimelineWorker, Track
+from pyprof.viewer.models import (
+    ColorGroup,
+    Colors,
+    Timeline,
+    TimelinePause,
+    TimelineStep,
+    TimelineWorker,
+    Track,
+)
 from pyprof.viewer.problems import Trouble
 
-_STEPS = 20_000
+_MARKS = 20_000  # steps, and pauses
 _NUMBERS = 64  # tiles of a part of a query
 _TILES = 1024  # of an answer
 _BYTES = 32 << 20  # of an answer, inflated
@@ -50,7 +58,7 @@ def timeline(store: Store, version: str) -> Timeline:
         tracks = [_track(row) for row in rows]
     except (ValueError, AttributeError) as error:  # pydantic's among them
         raise store.damaged("a track is not one that a timeline has") from error
-    steps = rank_moments.marked(store, _STEPS)
+    steps = rank_moments.marked(store, _MARKS)
     return Timeline(
         version=version,
         start=min([*(track.start for track in tracks), *(step.device_start for *_, step in steps)]),
@@ -64,6 +72,13 @@ def timeline(store: Store, version: str) -> Timeline:
         steps=[
             TimelineStep(worker=worker, number=number, start=step.device_start, end=step.device_end)
             for worker, number, step in steps
+        ],
+        pauses=[
+            TimelinePause(worker=worker, start=start, end=end)
+            for worker, start, end in store.rows(
+                "select worker, start_ns, end_ns from pause where waited = 1 order by start_ns limit ?",
+                (_MARKS,),
+            )
         ],
     )
 

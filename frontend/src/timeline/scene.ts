@@ -233,6 +233,7 @@ export class Scene {
     for (const one of curves) this.curve(target, one, picture, ratio, width);
     for (const one of picture.layout.counters)
       if (one.top + CURVE > picture.scroll && one.top < picture.scroll + high) this.counter(target, one, picture, ratio, width);
+    this.pauses(target, picture, ratio, width, shown);
     this.label(target, labels, picture, ratio);
     this.mark(picture, ratio, width, height, shown);
     void this.texts.fetch();
@@ -356,6 +357,17 @@ export class Scene {
       const part = Math.min(Math.round((height * share) / 100), height - filled);
       this.fill(target, [left, top + height - filled - part, right - left, part], HATCH, ratio);
     });
+  }
+
+  /** Pauses in which the recording was read, hatched in the tracks of their process. */
+  private pauses(target: CanvasRenderingContext2D, picture: Picture, ratio: number, width: number, shown: Placed[]): void {
+    for (const { worker, start, end } of picture.timeline.pauses)
+      for (const one of shown.filter(({ track }) => track.worker === worker)) {
+        const { from, to } = own(picture, one.track);
+        const [left, right] = [start, end].map((time) => Math.round(Math.min(Math.max((time - from) / (to - from), 0), 1) * width));
+        const top = Math.round((one.top - picture.scroll) * ratio);
+        if (right! > left!) this.fill(target, [left!, top, right! - left!, Math.round(one.lanes * HEIGHT * ratio)], HATCH, ratio);
+      }
   }
 
   private hatch(target: CanvasRenderingContext2D, ratio: number): CanvasPattern {

@@ -36,6 +36,7 @@ export function joined(base: Timeline, other: Timeline, names: readonly [string,
     tracks: [...base.tracks, ...tracks],
     counters: [...base.counters, ...other.counters.map(moved)],
     steps: [...base.steps, ...other.steps.map(moved)],
+    pauses: [...base.pauses, ...other.pauses.map(moved)],
   };
 }
 

@@ -41,6 +41,14 @@ class TimelineStep(Model):
     end: int
 
 
+class TimelinePause(Model):
+    """A time in which the program waited for its recording to be read. It counts in no figure."""
+
+    worker: int
+    start: int
+    end: int
+
+
 class TimelineWorker(Model):
     """A process of the timeline."""
 
@@ -88,6 +96,7 @@ class Timeline(Model):
     tracks: list[Track]
     counters: list[Counter] = Field(description="Of devices, as far as the recording knows them.")
     steps: list[TimelineStep] = Field(description="At most 20,000.")
+    pauses: list[TimelinePause] = Field(description="At most 20,000.")
 
 
 class RankOffset(Model):
