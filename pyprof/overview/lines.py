@@ -158,8 +158,11 @@ def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
 
 
 def _operators(overview: Figures, width: int) -> list[_Column]:
-    steps = f" ({overview.steps} steps)" if (overview.steps or 0) > 1 and width >= _TIMES else ""
-    heading = f"{'Kernel' if overview.kernels else 'Operator'}{steps}"
+    numbers = [(overview.steps or 0, "steps"), (overview.step.workers, "workers")]
+    whole = " of ".join(f"{number} {what}" for number, what in numbers if number > 1)
+    heading = (
+        f"{'Kernel' if overview.kernels else 'Operator'}{f' ({whole})' if whole and width >= _TIMES else ''}"
+    )
     out = [
         _Column([heading, *(row.name for row in overview.operators)], 0.5),
         *_numbers(overview.operators, width),

@@ -114,14 +114,25 @@ def _last_rank(source: Source) -> str:
     rows = rows[(rows["worker"] == own["worker"]) & device]
     most = rows.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
     number = "" if pd.isna(most["place"]) else f" (number {most['place']} of the iteration)"
-    behind, caused, before = (int(own[key]) for key in ("late_ns", "own_ns", "before_ns"))
+    behind, caused, before, carried, usual = (
+        int(own[key]) for key in ("late_ns", "own_ns", "before_ns", "carried_ns", "median_ns")
+    )
     # A rank that only began later, or was late before, is not the one to be changed.
     what = "is the straggler: last to arrive" if 2 * caused >= behind - before else "arrives last"
-    earlier = f", {duration(before)} are from before the recording" if before > 0 else ""
+    parts = sorted(
+        (
+            (before, "are from before the recording"),
+            (usual, "are those of the median rank"),
+            (carried, "are left from earlier collectives"),
+            (caused, "are its own"),
+        ),
+        reverse=True,
+    )
+    texts = [f"{duration(time)} {text}" for time, text in parts if time]
     return (
         f"{most['worker']} {what} at {own['times_last']:,} of {own['collectives']:,} collectives, "
         f"{duration(behind)} behind the first rank in total, {duration(int(most['late_ns']))} of it at "
-        f"{most['name']}{number}. {duration(max(caused, 0))} of that are its own{earlier}."
+        f"{most['name']}{number}: {', '.join(texts)}."
     )
 
 
