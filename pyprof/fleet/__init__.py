@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pyprof import scratch
+from pyprof import inputs, scratch
 from pyprof.errors import FormatError, UsageError
 from pyprof.session import Profile
 from pyprof.store.files import Store
@@ -136,6 +136,7 @@ def open(
     PyProfError.
     """
     from pyprof.fleet import cluster
+    from pyprof.fleet.places import Place
 
     if client is None:
         with cluster.client_of("local") as own:
@@ -145,6 +146,9 @@ def open(
     recordings = _recordings(urls)
     top = str(store) if store is not None else f"{recordings[0][0].rpartition('/')[0]}/fleet"
     top = _absolute(top).rstrip("/")
+    folder = Place(top).local
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise UsageError(f"{top}: is a file; expected the folder for databases and summaries.")
     return _opened(client, _tasks(recordings, top, key), top, progress)
 
 
@@ -225,6 +229,7 @@ def _recordings(urls: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str,
     """Return the URL and the name of each recording. Raises FormatError if there is none."""
     from pyprof.fleet.places import Place
     from pyprof.parse.folder import is_named, listing
+    from pyprof.parse.formats import EXPECTED
 
     if isinstance(urls, str | os.PathLike):
         text = _absolute(os.fspath(urls))
@@ -234,6 +239,8 @@ def _recordings(urls: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str,
         elif "*" in text or place.is_folder():
             listed = [url for url in place.files() if is_named(url)]
         else:
+            if place.local is not None:
+                inputs.check(place.local, EXPECTED)
             listed = [text]
     else:
         listed = [_absolute(url) for url in urls]

@@ -11,7 +11,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -64,19 +64,26 @@ def client_of(scheduler: str) -> Iterator[Client]:
 
 def _local(count: int) -> LocalCluster:
     """Return a cluster of this machine; 0 is a worker for each core. Its workers ignore Ctrl-C, which this process gets
-    as well, and ends them."""
+    as well, after their start, and ends them."""
     from distributed import LocalCluster
 
-    former = None
-    with suppress(ValueError):  # not on the main thread
-        former = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the workers inherit
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the workers inherit it
+    cluster = None
     try:
-        return LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=count or None, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+        cluster = LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=count or None,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.ERROR,
         )
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    except BaseException:
+        if cluster is not None:
+            cluster.close()
+        raise
     finally:
-        if former is not None:
-            signal.signal(signal.SIGINT, former)
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    return cluster
 
 
 def check_versions(client: Client) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import distributed
 import numpy as np
 import pandas as pd
 import pytest
@@ -303,6 +304,30 @@ def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: 
         opened.profile("rank9")
     with pytest.raises(UsageError, match="is named twice"):
         fleet.open([str(tmp_path / "a.json")] * 2, client)
+    with pytest.raises(FormatError, match=r"nowhere: no such file; expected the path of"):
+        fleet.open(tmp_path / "nowhere", client)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"file: is a file; expected the folder for databases"):
+        fleet.open(tmp_path / "run", client, tmp_path / "file")
+
+
+def test_an_interrupt_while_the_workers_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They inherit that it is blocked: the process that was interrupted ends them."""
+    closed = []
+
+    class Starting:
+        def __init__(self, **_: object) -> None:
+            assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(distributed, "LocalCluster", Starting)
+    with pytest.raises(KeyboardInterrupt):
+        clusters._local(1)
+    assert closed == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_an_operator_that_takes_longer_on_one_rank_is_named(client: Any, tmp_path: Path) -> None:
