@@ -27,6 +27,7 @@ _REQUIRED = {
     "kernel_name": {"name"},
     "label": {"text"},
 }
+_TIMES = {"start_ns", "end_ns", "duration_ns", "host_start_ns", "host_end_ns"}
 _MAX_TIME = 1 << 61  # ns: 73 years
 # Columns that are never NULL, with the largest value; the meaning of the numbers is in the code.
 _CODES = {
@@ -57,12 +58,18 @@ def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
             yield f'select 1 from "{table}" where {wrong}', f"{table} has a undefined value in {name}"
         for name in columns.keys() & _REQUIRED.get(table, set()):
             yield f'select 1 from "{table}" where "{name}" is null', f"{table} lacks values in {name}"
-        for name in sorted(columns.keys() & {"start_ns", "end_ns", "duration_ns"}):
+        for name in sorted(name for name in columns if name in _TIMES):
             least = 0 if name == "duration_ns" else -_MAX_TIME
             wrong = f'"{name}" is null or "{name}" not between {least} and {_MAX_TIME}'
             yield f'select 1 from "{table}" where {wrong}', f"{table} has no time in {name}"
-        if {"start_ns", "end_ns"} <= columns.keys():
-            yield f'select 1 from "{table}" where end_ns < start_ns', f"{table} has an end before its start"
+        for start, end in (("start_ns", "end_ns"), ("host_start_ns", "host_end_ns")):
+            if {start, end} <= columns.keys():
+                yield f'select 1 from "{table}" where {end} < {start}', f"{table} has an end before its start"
+        if table == "iteration":
+            wrong = (
+                "paused_ns is null or paused_ns not between 0 and end_ns - start_ns or cut_off not in (0, 1)"
+            )
+            yield f'select 1 from "{table}" where {wrong}', f"{table} has pauses or a mark that none has"
     for table, columns in types.items():
         for name, kind in columns.items():
             other = _OTHER_REFERENCES.get((table, name), name if name in _REFERENCES else None)
@@ -72,6 +79,12 @@ def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
                     f'select 1 from "{table}" where {missing}',
                     f"{table} refers to a row that {other} does not have",
                 )
+    of_aggregation = "select iteration_set, number from iteration"
+    yield (
+        f"""select 1 from aggregation where (iteration_set, "first") not in ({of_aggregation})
+            or (iteration_set, "last") not in ({of_aggregation})""",
+        "an aggregation has iterations that do not exist",
+    )
     yield (
         "select 1 from iteration_device where (worker, device) not in (select worker, number from device)",
         "iteration_device refers to a row that device does not have",

@@ -94,3 +94,24 @@ def test_an_interrupt_is_no_damage(what, profile):
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=HANG)
     assert done.stdout == "interrupted\n", done.stderr
     assert not Path(f"{profile}2").exists()
+
+
+@pytest.mark.parametrize("change", [
+    "update iteration set start_ns = null", "update iteration set host_end_ns = 9223372036854775807",
+    "update iteration set end_ns = start_ns - 1", "update iteration set host_end_ns = host_start_ns - 1",
+    "update iteration set paused_ns = -1", "update iteration set paused_ns = end_ns - start_ns + 1",
+    "update iteration set cut_off = 7", "update iteration set partial = 2", "delete from iteration",
+    "insert into pause values (0, -9223372036854775807, 9223372036854775807, 1)",
+])  # fmt: skip
+def test_iterations_that_none_has_are_found_before_they_count(
+    change: str, profile: Path, tmp_path: Path
+) -> None:
+    """They would change figures without an error."""
+    path = tmp_path / "odd.sqlite"
+    shutil.copyfile(profile, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(
+        pyprof.PyProfError, match=r"odd\.sqlite: is damaged \((an aggregation|iteration|pause) has "
+    ):
+        pyprof.load(path)
