@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import without_version
+from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started
 from pyprof.reports.step_time import WORKER
@@ -16,6 +19,7 @@ from pyprof.store import reads
 from pyprof.store.ids import worker_of
 
 _PER_THREAD = ("worker", "thread")
+_KEYS = {"thread": "thread", "text": "name", "kind": "kind"}  # columns of calls that tell rows apart
 
 
 @report(
@@ -63,14 +67,22 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     not recorded. A recording without a GPU has no rows."""
     texts = source.store.rows("select id, text from string")
     names, code = distinct(((number, without_version(text)) for number, text in texts), (None,))
-    frames = [_calls(source.activity(worker_of(low)), source) for low, _ in spans(source)]
-    calls = pd.concat(frames) if frames else pd.DataFrame(columns=_CALLS, dtype=np.int64)
+    parts = [_calls(source.activity(worker_of(low)), source) for low, _ in spans(source)]
+    calls = (
+        pd.concat([part.table for part in parts]) if parts else pd.DataFrame(columns=_CALLS, dtype=np.int64)
+    )
     calls["name"] = code[calls.pop("text").to_numpy(np.int64)]
     keys = ["name", "kind"] if group_by == "name" else ["worker", "thread", "name", "kind"]
     grouped = calls.groupby(keys, sort=True)
     row = grouped.ngroup().to_numpy()
     table = grouped[["kernels", "copies"]].sum().reset_index()
-    sums = distribution(row, calls["duration_ns"].to_numpy(), len(table))
+    first = np.cumsum([0, *(len(part.table) for part in parts)]).tolist()
+    of_call = [row[start + part.code] for start, part in zip(first, parts)]
+    sums = distribution(
+        np.concatenate([np.empty(0, np.int64), *of_call]),
+        np.concatenate([np.empty(0, np.int64), *(part.duration for part in parts)]),
+        len(table),
+    )
     threads = calls.assign(row=row).drop_duplicates(["row", "worker", "thread"])
     windows = threads.groupby("row")["window"].sum()
     table["calls"], table["total_ns"] = sums["calls"], sums["total"]
@@ -87,18 +99,37 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-_CALLS = ["worker", "thread", "text", "kind", "duration_ns", "kernels", "copies", "window"]
+_CALLS = ["worker", "thread", "text", "kind", "kernels", "copies", "window"]
 
 
-def _calls(activity: Activity, source: Source) -> pd.DataFrame:
-    """Return the calls of a worker, each with the length of the worker's aggregated iterations."""
-    call = {name: column.values for name, column in activity.call.items()}
-    of_kernels = np.bincount(activity.launch[activity.launched & activity.kernel], minlength=len(call["id"]))
-    of_copies = np.bincount(activity.launch[activity.launched & ~activity.kernel], minlength=len(call["id"]))
+class _Calls(NamedTuple):
+    """The calls of a worker: their rows of `table`, one for each function on each thread, and their lengths in ns."""
+
+    table: pd.DataFrame
+    code: Ints
+    duration: Ints
+
+
+def _calls(activity: Activity, source: Source) -> _Calls:
+    """Return the aggregated calls of a worker; `window`: the length of its iterations on the host."""
     start, end = bounds(source, activity.worker)
-    inside = np.flatnonzero(started(source, activity.worker, activity.span[1], call["start_ns"]))
-    return pd.DataFrame({
-        "worker": activity.worker, "thread": call["thread"][inside], "text": call["name"][inside],
-        "kind": call["kind"][inside], "duration_ns": call["duration_ns"][inside], "kernels": of_kernels[inside],
-        "copies": of_copies[inside], "window": end - start,
-    })  # fmt: skip
+    begun = activity.of_calls("start_ns").values
+    inside = np.flatnonzero(started(source, activity.worker, activity.span[1], begun))
+    size = len(begun)
+    del begun
+    keys = {name: activity.of_calls(column).values[inside] for name, column in _KEYS.items()}
+    which = np.zeros(len(inside), np.int64)
+    for values in keys.values():
+        which = which * (int(values.max(initial=0)) + 1) + values
+    code, unique = pd.factorize(which)
+    place = np.zeros(len(unique), np.int64)  # of a call of each
+    place[code] = np.arange(len(code))
+    table = pd.DataFrame({name: values[place].astype(np.int64) for name, values in keys.items()})
+    for name, of_kernels in (("kernels", True), ("copies", False)):
+        launches = activity.launch[activity.launched & (activity.kernel == of_kernels)]
+        launched = np.bincount(launches, minlength=size)[inside]
+        sums = np.zeros(len(table), np.int64)
+        np.add.at(sums, code, launched)
+        table[name] = sums
+    table = table.assign(worker=activity.worker, window=end - start)[_CALLS]
+    return _Calls(table, code, activity.of_calls("duration_ns").values[inside])

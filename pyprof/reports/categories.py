@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from pyprof import intervals
 from pyprof.analysis.categories import of_kernel, of_operator
+from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
+from pyprof.intervals import groups
 from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import codes, launched
+from pyprof.reports.operator_queries import codes, launched_parts
 from pyprof.store.ids import worker_of
 
 _OTHER = "other"
@@ -75,24 +78,19 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
         "bytes",
         "copied_bytes",
     )
-    event = launched(source, names, (KERNEL, MEMCPY, MEMSET) if source.gpu else (OPERATOR,))
-    moves = np.isin(event["kind"].values, (MEMCPY, MEMSET))
-    of_copies, of_others = event.pop("copied_bytes"), event["bytes"]
-    event["bytes"] = Values(
-        np.where(moves, of_copies.values, of_others.values),
-        np.where(moves, of_copies.mask(), of_others.mask()),
-    )
-    code, keys = _keys(source, event["name"].values, codes(event["site"]), group_by)
-    duration, tc = event["duration_ns"].values, event["tc"]
-    sums: dict[str, Any] = {"calls": np.ones(len(code), np.int64), "time_ns": duration}
-    for name in ("flops", "bytes"):
-        known = event[name].mask()
-        sums |= {name: np.where(known, event[name].values, 0), f"{name}_of": known.astype(np.int64)}
-        sums[f"{name}_unknown_ns"] = np.where(known, 0, duration)
-    used = tc.mask() & (tc.values == 1)
-    sums["tc_ns"], sums["tc_unknown_ns"] = np.where(used, duration, 0), np.where(tc.mask(), 0, duration)
-    table = keys.join(pd.DataFrame(sums).groupby(code).sum())
-    table["busy_ns"] = _busy(event, code, len(table))
+    numbers: dict[int, int] = {}  # of kernel names with calls
+    places: dict[int, int] = {}  # of devices of workers
+    sums, intervals = [], []
+    for event in launched_parts(source, names, (KERNEL, MEMCPY, MEMSET) if source.gpu else (OPERATOR,)):
+        pair = _numbered((event["name"].values << 32) + codes(event["site"]) + 1, numbers)
+        device = _numbered((worker_of(event["id"].values) << 20) + codes(event["device"]), places)
+        sums.append(_sums(event).groupby(pair).sum())
+        start = event["start_ns"].values
+        intervals.append((pair, device, start, start + event["duration_ns"].values))
+    row, keys = _keys(source, numbers, group_by)
+    added = pd.concat(sums)
+    table = keys.join(added.groupby(row[added.index.to_numpy()]).sum())
+    table["busy_ns"] = _busy(row, intervals, len(table), len(places))
     table["no_tc_ns"] = table["time_ns"] - table["tc_ns"] - table["tc_unknown_ns"]
     table["share"] = 100 * table["time_ns"] / max(int(table["time_ns"].sum()), 1)
     for name in ("flops", "bytes"):
@@ -102,24 +100,48 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
     return table.sort_values("time_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def _keys(source: Source, name: Ints, site: Ints, group_by: str) -> tuple[Ints, pd.DataFrame]:
-    """Return the row number of each event, and a table of each row's category, kind and operator."""
+def _numbered(values: Ints, numbers: dict[int, int]) -> npt.NDArray[np.int32]:
+    """Return a number for each value; `numbers` has those of former ones, and gets new ones."""
+    code, unique = pd.factorize(values)
+    return np.array([numbers.setdefault(value, len(numbers)) for value in unique.tolist()], np.int32)[code]
+
+
+def _sums(event: dict[str, Values]) -> pd.DataFrame:
+    """Return what is added up of each event."""
+    moves = np.isin(event["kind"].values, (MEMCPY, MEMSET))
+    of_copies, of_others = event["copied_bytes"], event["bytes"]
+    event["bytes"] = Values(
+        np.where(moves, of_copies.values, of_others.values),
+        np.where(moves, of_copies.mask(), of_others.mask()),
+    )
+    duration, tc = event["duration_ns"].values, event["tc"]
+    sums: dict[str, Any] = {"calls": np.ones(len(duration), np.int64), "time_ns": duration}
+    for name in ("flops", "bytes"):
+        known = event[name].mask()
+        sums |= {name: np.where(known, event[name].values, 0), f"{name}_of": known.astype(np.int64)}
+        sums[f"{name}_unknown_ns"] = np.where(known, 0, duration)
+    used = tc.mask() & (tc.values == 1)
+    sums["tc_ns"], sums["tc_unknown_ns"] = np.where(used, duration, 0), np.where(tc.mask(), 0, duration)
+    return pd.DataFrame(sums)
+
+
+def _keys(source: Source, pairs: Iterable[int], group_by: str) -> tuple[Ints, pd.DataFrame]:
+    """Return the row number of each pair of a kernel's name and a call, and a table of each row's category, kind and
+    operator."""
     names = {
         number: (text, kind)
         for number, text, kind in source.store.rows("select id, name, kind from kernel_name")
     }
     sites = {number: (mod, op) for number, mod, op in source.store.rows("select id, mod, op from site")}
-    first = len(sites) + 1
-    pair, pairs = pd.factorize(name * first + site + 1)
     rows: list[dict[str, str | None]] = []
-    for number in pairs.tolist():
-        text, kind = names[number // first]
-        mod, op = sites.get(number % first - 1, (None, None))
+    for pair in pairs:
+        text, kind = names[pair >> 32]
+        mod, op = sites.get((pair & 0xFFFFFFFF) - 1, (None, None))
         rows.append({"category": _category(text, kind, mod, op), "kind": kind, "operator": op})
     keys = ["category", "kind", "operator"][: ("category", "kind", "operator").index(group_by) + 1]
     table = pd.DataFrame(rows, columns=["category", "kind", "operator"])
-    of_pair = table.groupby(keys, sort=True, dropna=False).ngroup().to_numpy()
-    return of_pair[pair], table.assign(row=of_pair).drop_duplicates("row").set_index("row").sort_index()
+    row = table.groupby(keys, sort=True, dropna=False).ngroup().to_numpy()
+    return row, table.assign(row=row).drop_duplicates("row").set_index("row").sort_index()
 
 
 def _category(name: str, kind: str, mod: str | None, op: str | None) -> str:
@@ -127,12 +149,16 @@ def _category(name: str, kind: str, mod: str | None, op: str | None) -> str:
     return own or (of_operator(mod or "", op) if op else None) or _OTHER
 
 
-def _busy(event: dict[str, Values], code: Ints, rows: int) -> Ints:
-    """Return the length of the union of each row's events, per worker and device, summed."""
-    device = np.where(event["device"].mask(), event["device"].values, -1)
-    place, places = pd.factorize((worker_of(event["id"].values) << 20) + device)
-    start = event["start_ns"].values
-    union = intervals.union_by(
-        code * len(places) + place, start, start + event["duration_ns"].values, rows * len(places)
-    )
-    return np.asarray(union.reshape(rows, -1).sum(axis=1)) if len(places) else np.zeros(rows, np.int64)
+def _busy(
+    row: Ints,
+    parts: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Ints, Ints]],
+    rows: int,
+    devices: int,
+) -> Ints:
+    """Return the length of the union of each row's events, per device of a worker, summed. `parts`: pair, device, start
+    and end of events."""
+    out = np.zeros(rows, np.int64)
+    pair, device, start, end = map(np.concatenate, zip(*parts))
+    for group, places in groups(row[pair] * max(devices, 1) + device):
+        out[group // devices] += len(Union(start[places], end[places]))
+    return out
