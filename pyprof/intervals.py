@@ -224,6 +224,30 @@ class Nesting:
         return out
 
 
+def distinct(values: Ints) -> Ints:
+    """Return the distinct values in order: for values that are sorted in parts, faster than `numpy.unique`.
+
+    >>> distinct(np.array([3, 5, 3, 4])).tolist()
+    [3, 4, 5]
+    """
+    ordered = np.sort(values, kind="stable")
+    fresh = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return ordered[fresh]
+
+
+def at_places(values: Ints, places: Ints, missing: int = -1) -> Ints:
+    """Return the values at places, `missing` where a place is -1 or past the end.
+
+    >>> at_places(np.array([7, 8]), np.array([1, -1, 2])).tolist()
+    [8, -1, -1]
+    """
+    out = np.full(len(places), missing, np.int64)
+    inside = np.flatnonzero((places >= 0) & (places < len(values)))
+    out[inside] = values[places[inside]]
+    return out
+
+
 def union_by(group: Ints, start: Ints, end: Ints, n: int) -> Ints:
     """Return the length of the union of the intervals of each of `n` groups; groups below 0 do not count.
 

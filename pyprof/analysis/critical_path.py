@@ -27,6 +27,7 @@ from pyprof.analysis.host_pieces import CALLING, LOADING, HostPieces
 from pyprof.analysis.rank_clocks import between, clocks
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
+from pyprof.intervals import at_places
 from pyprof.model import Ints
 
 PARTS = (
@@ -115,20 +116,23 @@ def last_ends(source: Source) -> list[StepEnd]:
 def paths(source: Source, across: bool, ranks: dict[int, Rank]) -> Iterator[Path]:
     """Yield the path of each step. `across`: one path per step, of the worker that ends last, which goes on to other
     ranks; else one per worker and step, which stays there. `ranks`: gets the workers that the paths come to."""
+    steps, last = activities(source), _last(source)
     if across:
+        of_worker = {activity.worker: (activity, own) for activity, own in steps}
         for step in last_ends(source):
-            yield path_of(source, step, ranks)
+            activity, own = of_worker[step.worker]
+            yield Walk(source, ranks, last, activity, True).path(own, step.place)
         return
-    for activity, own in activities(source):
+    for activity, own in steps:
         for place in range(len(own.number)):
-            yield Walk(source, ranks, activity, False).path(own, place)
+            yield Walk(source, ranks, last, activity, False).path(own, place)
 
 
 def path_of(source: Source, step: StepEnd, ranks: dict[int, Rank]) -> Path:
     """Return the path of one step over ranks."""
     steps = {activity.worker: (activity, own) for activity, own in activities(source)}
     activity, own = steps[step.worker]
-    return Walk(source, ranks, activity, True).path(own, step.place)
+    return Walk(source, ranks, _last(source), activity, True).path(own, step.place)
 
 
 def _mutual(source: Source) -> pd.DataFrame:
@@ -145,6 +149,7 @@ class _Last(NamedTuple):
 
 
 def _last(source: Source) -> dict[int, _Last]:
+    """Return the last arrival at each collective, by its number."""
     rows = _mutual(source).sort_values(["instance", "duration_ns", "worker", "device"], kind="stable")
     first = rows.drop_duplicates("instance")
     columns = (first[name].tolist() for name in ("instance", "worker", "event", "duration_ns"))
@@ -164,14 +169,14 @@ def numbered(rank: Rank, segments: pd.DataFrame) -> pd.DataFrame:
     stack = np.full(len(event), NONE, np.int64)
     stack[host] = work.stacks(thread[host], begin[host])
     inside = segments["operator"].to_numpy(np.int64)
-    own = np.r_[activity.event["operator"].values, NONE][event]
+    own = at_places(activity.event["operator"].values, event)
     operator = np.where(on_host, np.where(inside >= 0, inside, following), own)
     where = np.where(on_host, np.where(inside >= 0, 0, 1), 2)
     launching = segments["part"].to_numpy() == LAUNCHING
-    call = np.r_[activity.call["name"].values, NONE].astype(np.int64)[np.r_[activity.launch, NONE][event]]
+    call = at_places(activity.call["name"].values, at_places(activity.launch, event))
     text, function = (segments[name].to_numpy(np.int64) for name in ("text", "function"))
     return segments.assign(
-        kernel=np.r_[activity.event["name"].values, NONE].astype(np.int64)[event],
+        kernel=at_places(activity.event["name"].values, event),
         call=np.where(launching, call, segments["call"].to_numpy(np.int64)),
         host=np.where(text >= 0, text, function),
         operator=operator,
@@ -189,12 +194,13 @@ class _Node(NamedTuple):
 
 
 class Walk:
-    """The way back through a step of a worker. `ranks`: those that are known, by worker."""
+    """The way back through a step of a worker. `ranks`: those that are known, by worker; `last`: as of `_last`."""
 
-    def __init__(self, source: Source, ranks: dict[int, Rank], activity: Activity, across: bool):
+    def __init__(
+        self, source: Source, ranks: dict[int, Rank], last: dict[int, _Last], activity: Activity, across: bool
+    ):
         self._source, self._ranks, self._activity, self._across = source, ranks, activity, across
-        self._clocks = clocks(source.store)
-        self._last = source.store.cached("last ranks", lambda: _last(source))
+        self._clocks, self._last = clocks(source.store), last
         # Columns of _ROW, of single segments and of runs of events.
         self._rows: list[tuple[int, ...]] = []
         self._blocks: list[Ints] = []

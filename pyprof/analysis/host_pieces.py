@@ -9,6 +9,7 @@ thread is in one, the piece belongs to the thread that is in one next.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,11 @@ import pandas as pd
 from pyprof.analysis.host_work import HostWork, cut_at
 from pyprof.analysis.partition import Union
 from pyprof.analysis.timeline import Activity
-from pyprof.intervals import groups
+from pyprof.intervals import distinct, groups
 from pyprof.model import Bools, Ints
 
 LOADING, CALLING, IN_OPERATOR, IN_RANGE, OUTSIDE = range(5)
-_NONE = -1
+_NONE, _FAR = -1, np.iinfo(np.int64).max
 
 
 class HostPieces:
@@ -31,15 +32,16 @@ class HostPieces:
         self.work = HostWork(activity)
 
     @cached_property
-    def _calls(self) -> dict[int, tuple[Ints, Ints, Ints]]:
-        """Start, end and name of the API calls of each thread, by start."""
+    def _calls(self) -> dict[int, _Calls]:
+        """The API calls of each thread, by start."""
         call = self.activity.call
         start, name = call["start_ns"].values, call["name"].values
         end = start + call["duration_ns"].values
-        out: dict[int, tuple[Ints, Ints, Ints]] = {}
+        out: dict[int, _Calls] = {}
         for number, places in groups(call["thread"].values):
             places = places[np.argsort(start[places], kind="stable")]
-            out[number] = start[places], end[places], name[places].astype(np.int64)
+            own = start[places], end[places]
+            out[number] = _Calls(*own, name[places].astype(np.int64), Union(*own))
         return out
 
     @cached_property
@@ -47,8 +49,8 @@ class HostPieces:
         """The time in operators and API calls of each thread that has them, the busiest first."""
         operators = self.work.threads()
         busy = {number: self.work.busy(number) for number in {*operators, *self._calls}}
-        for number, (start, end, _) in self._calls.items():
-            busy[number] = busy[number].with_(Union(start, end))
+        for number, calls in self._calls.items():
+            busy[number] = busy[number].with_(calls.union)
         return dict(sorted(busy.items(), key=lambda one: (-len(one[1]), one[0])))
 
     @cached_property
@@ -60,8 +62,8 @@ class HostPieces:
     @cached_property
     def _edges(self) -> Ints:
         unions = [*self.threads.values(), self.activity.dataloader]
-        calls = [edge for start, end, _ in self._calls.values() for edge in (start, end)]
-        return np.unique(
+        calls = [edge for one in self._calls.values() for edge in (one.start, one.end)]
+        return distinct(
             np.concatenate([self.work.edges(), *calls, *(e for one in unions for e in (one.start, one.end))])
         )
 
@@ -76,7 +78,9 @@ class HostPieces:
         the data loader, else in an API call, else in an operator, else in a range, else outside of all; `operator`,
         `text`, `function`: innermost, `call`: the API call's name, as numbers of the tables `operator` and `string`, -1
         for none."""
-        stretch, low, high = cut_at(self._edges, start, end)
+        around = np.array([start.min(initial=_FAR), end.max(initial=-_FAR)])
+        first, last = np.searchsorted(self._edges, around)
+        stretch, low, high = cut_at(self._edges[first:last], start, end)
         owner = self._owners(stretch, thread[stretch], low, high)
         operator, text, function = self.work.at(owner, low)
         call = np.full(len(low), _NONE, np.int64)
@@ -112,11 +116,19 @@ class HostPieces:
         return np.where(same, np.r_[owner, _NONE][following], owner)
 
 
-def _around(calls: tuple[Ints, Ints, Ints], low: Ints, high: Ints) -> Ints:
+class _Calls(NamedTuple):
+    """Start, end and name of API calls, by start, and the time in them."""
+
+    start: Ints
+    end: Ints
+    name: Ints
+    union: Union
+
+
+def _around(calls: _Calls, low: Ints, high: Ints) -> Ints:
     """Return the name of the call around each piece, of nested ones the inner; -1 for none."""
-    start, end, name = calls
-    place = np.searchsorted(start, low, side="right") - 1
-    inside: Bools = (place >= 0) & (end[place] >= high)
+    place = np.searchsorted(calls.start, low, side="right") - 1
+    inside: Bools = (place >= 0) & (calls.end[place] >= high)
     # The call that began last may be one inside another, and be over.
-    outer = ~inside & Union(start, end).covers(low, high)
-    return np.where(inside | outer, name[place], _NONE)
+    outer = ~inside & calls.union.covers(low, high)
+    return np.where(inside | outer, calls.name[place], _NONE)

@@ -17,7 +17,7 @@ import pandas as pd
 from pyprof.analysis.partition import Union
 from pyprof.analysis.stretches import Part, parts
 from pyprof.analysis.timeline import Activity
-from pyprof.intervals import Nesting, cut, groups, nesting_order
+from pyprof.intervals import Nesting, at_places, cut, distinct, groups, nesting_order
 from pyprof.model import PUSH_POP, Bools, Column, Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
@@ -76,8 +76,7 @@ class _Intervals(NamedTuple):
 
     def at(self, time: Ints) -> Ints:
         """Return the value of the innermost interval at each time, -1 outside."""
-        out: Ints = np.r_[self.value, _NONE][self.nesting.innermost(time)]
-        return out
+        return at_places(self.value, self.nesting.innermost(time))
 
 
 class HostWork:
@@ -160,8 +159,8 @@ class HostWork:
         for number, moments in groups(thread):
             if one := self._operators.get(number):
                 place = one.nesting.innermost(time[moments])
-                operator[moments] = np.r_[one.value, _NONE][place]
-                end[moments] = np.r_[one.end, _NONE][place]
+                operator[moments] = at_places(one.value, place)
+                end[moments] = at_places(one.end, place)
         return operator, end
 
     def stack(self, number: int) -> Stack:
@@ -216,7 +215,7 @@ class HostWork:
         out = np.full(len(thread), _NONE, np.int64)
         for number, moments in groups(thread):
             if one := self._operators.get(number):
-                out[moments] = np.r_[one.value, _NONE][np.searchsorted(one.start, time[moments])]
+                out[moments] = at_places(one.value, np.searchsorted(one.start, time[moments]))
         return out
 
     def stacks(self, thread: Ints, time: Ints) -> Ints:
@@ -376,7 +375,7 @@ def cut_at(edges: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     order = np.argsort(start, kind="stable")
     reach = np.maximum.accumulate(end[order])  # few of the edges are inside a stretch
     place = np.searchsorted(start[order], edges, side="right") - 1
-    edges = np.unique(edges[(place >= 0) & (edges < np.r_[reach, 0][place])])
+    edges = distinct(edges[(place >= 0) & (edges < np.r_[reach, 0][place])])
     first = np.searchsorted(edges, start, side="right")
     many = np.maximum(np.searchsorted(edges, end, side="left") - first, 0)
     stretch = np.repeat(np.arange(len(start)), many + 1)

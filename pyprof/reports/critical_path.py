@@ -38,6 +38,8 @@ _KEYS = {
     "place": ("worker", "part", *_PLACE), "line": ("part", "line"), "operator": ("part", "operator", "module"),
     "part": ("worker", "part"), "step": (*_STEP, "worker", "part"),
 }  # fmt: skip
+_NUMBERS = ("call", "host", "where", "operator", "stack", "kernel")  # of a place
+_AT_ONCE = 1 << 19  # rows of steps that are kept before they are added up
 _ALL_KEYS = (*_STEP, "worker", "part", *_PLACE)
 
 
@@ -74,45 +76,64 @@ def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     one."""
     keys = list(_KEYS[group_by])
     known: dict[int, Rank] = {}
-    tables = [
-        _rows(source, path, known, group_by not in ("part", "step"))
-        for path in paths(source, ranks == "all", known)
-    ]
+    numbers = [] if group_by in ("part", "step") else list(_NUMBERS)
+    of_steps = ["step", "ends_on"] if group_by == "step" else []
+    tables: list[pd.DataFrame] = []
+    of_row = ["worker", "part", *of_steps, *numbers]
+    for path in paths(source, ranks == "all", known):
+        tables.append(_sums(path, known, numbers, of_steps))
+        if sum(map(len, tables)) > _AT_ONCE:
+            tables = [_added(pd.concat(tables), of_row)]
     if not tables:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
-    table = pd.concat(tables, ignore_index=True)
+    table = _named(source, _added(pd.concat(tables), of_row), known, numbers)
     total = int(table["total_ns"].sum())
-    sums = table.groupby(keys, sort=True, dropna=False).agg(
-        count=("count", "sum"), total_ns=("total_ns", "sum"), longest_ns=("longest_ns", "max")
-    )
+    sums = _added(table, keys)
     order = ["step", "total_ns"] if group_by == "step" else ["total_ns"]
-    out = sums.reset_index().sort_values(
+    out = sums.sort_values(
         order, ascending=[key == "step" for key in order], kind="stable", ignore_index=True
     )
     out["share"] = 100 * out["total_ns"] / total if total else None
     return out.assign(**{key: None for key in _ALL_KEYS if key not in keys})
 
 
-def _rows(source: Source, path: Path, ranks: dict[int, Rank], with_places: bool) -> pd.DataFrame:
-    """Return the sums of a path's segments by worker, part and place."""
-    names = reads.worker_names(source.store)
-    keys = ["call", "host", "where", "operator", "stack", "kernel"] if with_places else []
+def _added(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the sums of rows with equal keys."""
+    return (
+        table.groupby(keys, sort=True, dropna=False)
+        .agg(count=("count", "sum"), total_ns=("total_ns", "sum"), longest_ns=("longest_ns", "max"))
+        .reset_index()
+    )
+
+
+def _sums(path: Path, ranks: dict[int, Rank], numbers: list[str], of_steps: list[str]) -> pd.DataFrame:
+    """Return the sums of a path's segments by the numbers of worker, part and place."""
     tables = []
     for worker in path.segments["worker"].unique().tolist():
-        rank, segments = ranks[worker], path.segments[path.segments["worker"] == worker]
-        if with_places:
-            segments = numbered(rank, segments)
-        sums = segments.groupby(["part", *keys], sort=False).agg(
+        segments = path.segments[path.segments["worker"] == worker]
+        if numbers:
+            segments = numbered(ranks[worker], segments)
+        sums = segments.groupby(["worker", "part", *numbers], sort=False).agg(
             count=("length", "size"), total_ns=("length", "sum"), longest_ns=("length", "max")
         )
-        table = sums.reset_index()
-        if with_places:
-            texts = place_texts(source.store, rank.host.work.stack, table)
-            kernels = dict(source.store.rows("select id, short_name from kernel_name"))
-            texts["kernel"] = table["kernel"].map(kernels).astype(object)
-            table = table.drop(columns=keys).join(texts)
-        table["part"] = [PARTS[part] for part in table["part"]]
-        tables.append(
-            table.assign(worker=names[rank.activity.worker], step=path.number, ends_on=names[path.worker])
-        )
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        tables.append(sums.reset_index())
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return table.assign(**dict(zip(of_steps, (path.number, path.worker))))
+
+
+def _named(source: Source, table: pd.DataFrame, ranks: dict[int, Rank], numbers: list[str]) -> pd.DataFrame:
+    """Return a table with texts instead of numbers."""
+    names = reads.worker_names(source.store)
+    if numbers:
+        kernels = dict(source.store.rows("select id, short_name from kernel_name"))
+        parts = []
+        for worker in table["worker"].unique().tolist():
+            own = table[table["worker"] == worker].reset_index(drop=True)
+            texts = place_texts(source.store, ranks[worker].host.work.stack, own)
+            texts["kernel"] = own["kernel"].map(kernels).astype(object)
+            parts.append(own.drop(columns=numbers).join(texts))
+        table = pd.concat(parts, ignore_index=True)
+    table["part"] = [PARTS[part] for part in table["part"]]
+    for name in table.columns.intersection(["worker", "ends_on"]):
+        table[name] = table[name].map(names)
+    return table
