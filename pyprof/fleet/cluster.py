@@ -11,7 +11,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,11 @@ def _local(count: int) -> LocalCluster:
     as well, after their start, and ends them."""
     from distributed import LocalCluster
 
+    interrupts: list[int] = []
+    handler = None
+    with suppress(ValueError):  # not on the main thread
+        handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the workers inherit it
-    cluster = None
     try:
         cluster = LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=count or None,
@@ -76,13 +79,13 @@ def _local(count: int) -> LocalCluster:
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.ERROR,
         )
-        signal.pthread_sigmask(signal.SIG_SETMASK, former)
-    except BaseException:
-        if cluster is not None:
-            cluster.close()
-        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        cluster.close()
+        raise KeyboardInterrupt
     return cluster
 
 
