@@ -203,6 +203,18 @@ def test_layer_norm_two_norm_kernels_share_in_proportion(carried):
     assert flops == [8 * 160 // 4, 8 * 160 * 3 // 4]
 
 
+def test_the_fill_of_a_large_gradient_is_not_on_the_short_kernel_that_adds(carried):
+    """Writing 4 GB of zeros in 4 ms is 1 TB/s; on the kernel of 1 us that adds 8 numbers it would be 4,000."""
+    text = step(
+        call("torch.take", (10**9,), (8,)), "aten::take", "5 gather", "TakeBackward0",
+        "4000 vectorized_FillFunctor_kernel\n1 scatter_add_kernel",
+    )  # fmt: skip
+    found = carried(text)
+    fill, adds = (found[kernel][1] for kernel in ("vectorized_FillFunctor_kernel", "scatter_add_kernel"))
+    assert fill + adds == 4 * (8 + 8 + 10**9)
+    assert adds == pytest.approx((fill + adds) / 4001, abs=1)
+
+
 def test_without_a_kernel_of_its_kind_the_longest_carries_the_first_of_equals(carried):
     text = step(call("torch.relu", (6,)), "aten::relu", "4 mystery_a\n9 mystery_b\n9 mystery_c", "R", "1 x")
     found = carried(text)
