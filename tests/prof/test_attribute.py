@@ -193,6 +193,24 @@ def test_a_backward_kernel_gets_the_gradient_that_its_operators_shapes_show(carr
         assert found["sgemm_a"][1] + found["sgemm_b"][1] == PRODUCT[1]
 
 
+def test_the_engines_addition_of_two_gradients_has_its_own_cost(carried):
+    """It runs after the node, for a tensor that is used twice; the call's formula does not have it."""
+    found = carried(f"""
+    {LINEAR}
+        op seq=3 {call("aten::forward")}
+            > 50 forward_sgemm
+    thread 2
+    op seq=3 forward=1 {call("autograd::engine::evaluate_function: AddmmBackward0")}
+        op seq=3 forward=1 {call("AddmmBackward0")}
+            op {call("aten::mm", (8, 5), (5, 4))}
+                > 9 sgemm
+        op {call("aten::add_", (8, 4), (8, 4))}
+            > 5 add_kernel
+    """)
+    assert found["add_kernel"] == (8 * 4, 4 * 3 * 8 * 4)
+    assert found["sgemm"] == PRODUCT
+
+
 def test_layer_norm_two_norm_kernels_share_in_proportion(carried):
     text = step(
         call("torch.nn.functional.layer_norm", (16, 10), [10], (10,), (10,)), "aten::native_layer_norm",
