@@ -39,8 +39,8 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
             "efficiency", "Roofline Efficiency (%)", "%",
             f"Roofline time of {of} as a share of their device time, where it is known (docs/roofline.md). Bytes "
             "are those of all operands, and memory must move them: it is above 100 where the L2 cache still holds some "
-            "of them, or where Winograd or FFT compute less than the definition (effwhy of pyprof prof names the reason "
-            "of each kernel). Empty if they carry no work: another kernel of their call does.",
+            "of them, or where Winograd or FFT compute less than the definition (effwhy of pyprof prof names each "
+            "kernel's reason). Empty if they carry no work: another kernel of their call does.",
             float, extra,
         ),
         Column(
@@ -65,8 +65,8 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         Column(
             "bound", "Bound", "",
             f"Limit of {of}, the one with the most device time: compute or memory, by the roofline; latency if their "
-            f"efficiency together is below {LATENCY:.0f} %, although tensor cores did all that they could: then neither "
-            "explains the time. Some of them may reach more alone, so latency of an operator need not be that of each "
+            f"efficiency together is below {LATENCY:.0f} %, although tensor cores did all that they could: then "
+            "neither explains the time. Some of them may reach more alone, so latency of an operator need not be that of each "
             "of its kernels. - if they carry no work; empty if unknown.", str, extra,
         ),
         Column(

@@ -23,7 +23,7 @@ from pyprof.analysis.steady_state import steady
 from pyprof.analysis.step_phases import IDLE, phases
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
-from pyprof.model import KERNEL, Ints
+from pyprof.model import KERNEL, OPERATOR, Ints
 from pyprof.model import Device as Recorded
 from pyprof.prof.hardware import gpus
 from pyprof.prof.hardware.gpus import Gpu
@@ -255,6 +255,14 @@ class Run:
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Sums of kernels per operator, name and use of tensor cores (as in the table event; 3: unknown)."""
+        return self._events(KERNEL)
+
+    @cached_property
+    def operator_events(self) -> pd.DataFrame:
+        """The same sums of operator events, which a recording without a GPU has instead of kernels."""
+        return self._events(OPERATOR)
+
+    def _events(self, kind: int) -> pd.DataFrame:
         keys = [
             "calls",
             "gpu_ns",
@@ -266,7 +274,7 @@ class Run:
             "bytes_unknown_ns",
         ]
         sums = self._sums(blocks.EVENTS, 3, keys)
-        sums = sums[sums["kind"] == KERNEL].join(self.kernel_names, on="name")
+        sums = sums[sums["kind"] == kind].join(self.kernel_names, on="name")
         return sums.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
             drop=True
         )

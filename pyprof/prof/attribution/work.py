@@ -35,7 +35,7 @@ def signature(site: Site, launched: bool) -> Signature:
     """Return the signature of a site. The outermost call with a formula owns the cost. The operator inside owns its own
     in a backward that the formula does not have (of a view whose gradient has to be copied), and where autocast
     converts an operand of a product; the product is then one of 16 bits. That is seen only of what was launched:
-    operators around others have the types of their inputs. The engine's addition of two gradients belongs to no call."""
+    operators around others have the types of their inputs. The engine's addition of gradients belongs to no call."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
     if _adds_gradients(site):
         return Signature(None, 0, event)
