@@ -66,8 +66,8 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
             "bound", "Bound", "",
             f"Limit of {of}, the one with the most device time: compute or memory, by the roofline; latency if their "
             f"efficiency together is below {LATENCY:.0f} %, although tensor cores did all that they could: then "
-            "neither explains the time. Some of them may reach more alone, so latency of an operator need not be that of each "
-            "of its kernels. - if they carry no work; empty if unknown.", str, extra,
+            "neither explains the time. Some of them may reach more alone, so latency of an operator need not be that "
+            "of each of its kernels. - if they carry no work; empty if unknown.", str, extra,
         ),
         Column(
             "bound_share", "Bound Share (%)", "%",

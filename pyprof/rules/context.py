@@ -18,6 +18,7 @@ import pandas as pd
 
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.idle_gaps import gaps
+from pyprof.analysis.partition import partition
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import steady
 from pyprof.analysis.step_phases import IDLE, phases
@@ -59,11 +60,21 @@ class Run:
         lengths = self.lengths
         if not len(lengths):
             return self.source.aggregation.first, self.source.aggregation.last
-        values = lengths.to_numpy(np.int64)
+        first, last = self._stretch or (0, len(lengths) - 1)
+        return int(lengths.index[first]), int(lengths.index[last])
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether these iterations are of about equal length; else they are all that there are, or too few to tell."""
+        return self._stretch is not None
+
+    @cached_property
+    def _stretch(self) -> tuple[int, int] | None:
+        values = self.lengths.to_numpy(np.int64)
         stretch = steady(values)
         if stretch is None or 2 * (stretch[1] - stretch[0] + 1) < len(values):
-            stretch = steady(values, limit("R02.spread")) or (0, len(values) - 1)
-        return int(lengths.index[stretch[0]]), int(lengths.index[stretch[1]])
+            stretch = steady(values, limit("R02.spread"))
+        return stretch
 
     @cached_property
     def lengths(self) -> pd.Series[int]:
@@ -379,6 +390,23 @@ class Run:
     def late(self) -> int:
         """The time that a GPU waits for launches that come too late."""
         return self.idle.get("launch-bound", 0)
+
+    @cached_property
+    def meanwhile(self) -> tuple[int, ...]:
+        """Sums over the workers of what the CPU did while all devices of a worker waited for launches: in API calls of
+        any thread, else in operators and ranges, else in neither."""
+        first, last = (number - self.source.aggregation.first for number in self.steady)
+        out = np.zeros(3, np.int64)
+        for activity, steps in activities(self.source):
+            if not activity.devices or not len(steps.start[first : last + 1]):
+                continue
+            low, high = int(steps.start[first]), int(steps.end[first : last + 1][-1])
+            start, end = gaps(activity, None, low, high).get("launch-bound", (out[:0], out[:0]))
+            parts = partition(
+                [activity.paused, activity.dataloader, activity.runtime, activity.cpu], start, end
+            )
+            out += [int(part.sum()) for part in parts[2:]]
+        return tuple(out.tolist())
 
     def per_device(self, length: float) -> int:
         """Return one device's part of a sum over all devices, at most the length of the window."""

@@ -30,7 +30,7 @@ def _step(item: dict[str, Any]) -> Step:
     sums, count = dict(item["sums"]), item["workers"] if item["number"] is None else item["number"]
     total = sum(sums.values())
     return Step(
-        count=count, first=item["first"], last=item["last"],
+        count=count, first=item["first"], last=item["last"], steady=item["steady"],
         breakdown=Breakdown(
             key="step_time", title="Mean Step", total=round(total / count) if count else None, unit="ns",
             parts=[
