@@ -49,8 +49,9 @@ def gpu_underused(run: Run) -> Finding | None:
     parts = {name: run.part(name) for name in _MEANWHILE}
     meanwhile = _MEANWHILE[max(parts, key=lambda name: parts[name])]
     steps = max(run.steps, 1)
+    start = f", of which {duration(run.before)} pass before its first event" if run.before else ""
     return run.finding(
-        f"The GPU is busy only {percent(busy)} of {run.time(run.wall)}. For "
+        f"The GPU is busy only {percent(busy)} of {run.time(run.wall)}{start}. For "
         f"{duration(time / steps)} of the rest {_WAITS[cause]}.",
         _ADVICE.get(cause, meanwhile),
         None,

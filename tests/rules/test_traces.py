@@ -102,7 +102,11 @@ def test_an_allocator_of_one_gpu_counts_from_zero():
         made.allocated(t, 15 << 30, 0)
     found = outcome("R43", made).finding
     assert found is not None
-    assert found.evidence == ({"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30},)
+    counted = "the allocator's count in the recording"
+    assert found.evidence == (
+        {"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30, "counted": counted},
+    )
+    assert found.problem.endswith(f", by {counted}.")
 
 
 def test_an_operator_that_uses_no_gpu_counts_without_what_runs_inside_it():
