@@ -114,7 +114,7 @@ def _gaps(run: Run) -> list[dict[str, Any]]:
     return run.top(gaps, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
 
-@rule("R06", "small_kernels", LAUNCHES, rows=Rows("kernel_summary", "Kernels"))
+@rule("R06", "small_kernels", LAUNCHES, rows=Rows("short_kernels", "Kernels by their time"))
 def small_kernels(run: Run) -> Finding | None:
     """Most launches are of kernels so short that the launch dominates, while the GPU waits for launches. The saving is,
     for each, its launch time as far as the GPU waited for it.

@@ -39,7 +39,7 @@ class SteadySteps:
     def on_devices(self) -> list[dict[str, int]]:
         """The lengths of `device_sums` of each device."""
         return [
-            device_sums(activity, device, start, end)
+            {name: int(part.sum()) for name, part in device_sums(activity, device, start, end).items()}
             for activity, start, end in self._steps
             for device in activity.devices
         ]
@@ -76,6 +76,17 @@ class SteadySteps:
             for cause, (begin, stop) in gaps(activity, None, *self._bounds(activity, start, end)).items():
                 sums[cause] += int((stop - begin - other.within(begin, stop)).sum())
         return {cause: time // len(self._steps) for cause, time in sums.items() if time}
+
+    @cached_property
+    def loading(self) -> int:
+        """Time in the steady steps in which the loop waits for its DataLoader and the GPU does nothing, as in step_time
+        by phase; mean over the workers."""
+        first, last = (number - self.source.aggregation.first for number in self.steady)
+        waits = [
+            int(phases(self.source, activity, steps)["dataloader"][first : last + 1].sum())
+            for activity, steps in activities(self.source)
+        ]
+        return int(fmean(waits)) if waits else 0
 
     @property
     def before(self) -> int:
