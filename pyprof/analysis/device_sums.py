@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device does within given intervals: lengths of its events, each moment once."""
+"""Lengths of the events of a device within given intervals, each moment once."""
 
 from __future__ import annotations
 

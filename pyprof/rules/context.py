@@ -62,7 +62,7 @@ class Run(SteadySteps):
 
     @property
     def is_steady(self) -> bool:
-        """Whether these iterations are of about equal length; else they are all that there are, or too few to tell."""
+        """True if these iterations are of about equal length; else they are all that there are, or too few to tell."""
         return self._stretch is not None
 
     @cached_property

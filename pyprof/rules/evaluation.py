@@ -41,16 +41,16 @@ def apart(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return the outcomes with each fact in one finding: R03 is silent where a finding is about the wait that it names,
     and a finding whose time lies within that of another says so."""
     every = list(outcomes)
-    found = {outcome.rule.id for outcome in every if outcome.finding is not None}
+    with_finding = {outcome.rule.id for outcome in every if outcome.finding is not None}
     out = []
     for outcome in every:
         finding = outcome.finding
         other, text = _PART_OF.get(outcome.rule.id, ("", ""))
-        if finding is not None and other in found:
+        if finding is not None and other in with_finding:
             finding = finding._replace(problem=f"{finding.problem} This is part of {text}, another finding.")
         if finding is not None and outcome.rule.id == "R03":
             wait = str(finding.evidence[0].get("cause")) if finding.evidence else ""
-            finding = None if found.intersection(_WAITS.get(wait, ())) else finding
+            finding = None if with_finding.intersection(_WAITS.get(wait, ())) else finding
         out.append(outcome._replace(finding=finding))
     return out
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What devices and the CPU do in the steady steps, whose bounds are those of the report step_time."""
+"""Times of devices and of the CPU in the steady steps, whose bounds are those of the report step_time."""
 
 from __future__ import annotations
 
@@ -45,14 +45,18 @@ class SteadySteps:
         ]
 
     @cached_property
-    def _steps(self) -> list[tuple[Activity, Ints, Ints]]:
-        """Starts and ends of the steady steps of each worker that used a device; those of the report step_time."""
+    def _every(self) -> list[tuple[Activity, Ints, Ints]]:
+        """Starts and ends of the steady steps of each worker: those of the report step_time."""
         first, last = (number - self.source.aggregation.first for number in self.steady)
-        every = [
+        return [
             (activity, steps.start[first : last + 1], steps.end[first : last + 1])
             for activity, steps in activities(self.source)
         ]
-        return [(activity, start, end) for activity, start, end in every if activity.devices and len(start)]
+
+    @property
+    def _steps(self) -> list[tuple[Activity, Ints, Ints]]:
+        """Those of each worker that used a device."""
+        return [one for one in self._every if one[0].devices and len(one[1])]
 
     def _bounds(self, activity: Activity, start: Ints, end: Ints) -> tuple[int, int]:
         """Return the time in which idle time counts: without steps from the first event, for what comes before is the
@@ -81,11 +85,11 @@ class SteadySteps:
     def loading(self) -> int:
         """Time in the steady steps in which the loop waits for its DataLoader and the GPU does nothing, as in step_time
         by phase; mean over the workers."""
-        first, last = (number - self.source.aggregation.first for number in self.steady)
-        waits = [
-            int(phases(self.source, activity, steps)["dataloader"][first : last + 1].sum())
-            for activity, steps in activities(self.source)
-        ]
+        waits = []
+        for activity, start, end in self._every:
+            busy = activity.union(np.ones(len(activity.id), bool))
+            parts = partition([activity.paused, busy, activity.dataloader], start, end)
+            waits.append(int(parts[2].sum()))
         return int(fmean(waits)) if waits else 0
 
     @property
