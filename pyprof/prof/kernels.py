@@ -46,9 +46,7 @@ FITS: dict[str, frozenset[str]] = {
     "fusedlinear": frozenset({"gemm", "conv"}),
     "gemm": frozenset({"gemm"}),
     "grouped": frozenset({"gemm"}),
-    "indexing": frozenset(
-        {"copy", "embedding", "memory", "pointwise"}
-    ),  # so does the gradient of what is gathered
+    "indexing": frozenset({"copy", "embedding", "memory", "pointwise"}),  # as does that of a gather
     "inductor": frozenset({"pointwise", "reduction", "norm", "softmax", "loss", "copy"}),
     "linalg": frozenset({"other", "gemm"}),
     "loss": frozenset({"loss", "softmax", "reduction", "pointwise"}),

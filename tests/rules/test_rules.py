@@ -821,3 +821,15 @@ def fired(made: Small) -> dict[str, Finding]:
     with opened(made) as database:
         found = evaluate(Source(database, aggregations(database)[0]))
     return {one.rule.id: one.finding for one in found if one.finding is not None}
+
+
+def test_copies_around_a_product_are_no_product() -> None:
+    """One pass of 1 ms: a product of 600 us, and 300 us in which its call copies an operand."""
+    once = Small(gpu=None, steps=0, meta=on_cpu(1, 600_000).meta)
+    call = once.op("linear", 0, 1_000_000, dtype="float32", eligible=True)
+    once.cpu("aten::addmm", 0, 600_000, call)
+    once.cpu("aten::copy_", 600_000, 300_000, call)
+    problem = outcome("R44", once).finding
+    assert problem is not None
+    assert "in float32 take 600 us, " in problem.problem
+    assert problem.evidence[0]["time_ns"] == 600_000
