@@ -311,6 +311,9 @@ def test_what_prepares_a_gradient_carries_none_of_it():
     assert len(helpers) == 2 * 4
     assert (helpers["flops"] == 0).all()
     backward = frame[(frame["op"] == "conv2d") & (frame["direction"] == "bprop")]
+    backward = backward[
+        ~backward["full_name"].str.contains("CUDAFunctor")
+    ]  # the engine adds gradients of a residual
     for part in ("_dgrad_", "_wgrad_"):  # each gradient is one product of the size of the forward
         own = backward[backward["full_name"].str.contains(part)].groupby(["op_id", "step"])["flops"].sum()
         whole = backward.groupby(["op_id", "step"])["flops"].sum().loc[own.index]

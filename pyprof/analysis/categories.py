@@ -26,14 +26,14 @@ from pyprof.prof.kernels import function
 # Each category, and its text in docs/reports.md.
 CATEGORIES = {
     "gemm": "Matrix products, the products of mixtures of experts among them.",
-    "attention": "Fused attention.",
+    "attention": "Fused attention; of attention in pieces the products are gemm, the softmax reduction and so on.",
     "convolution": "Convolutions.",
     "normalization": "Batch, layer, group and RMS norms.",
     "elementwise": "Arithmetic element by element, activations, casts, resizing.",
     "reduction": "Sums, means, scans, softmax, losses, pooling.",
     "indexing": "Embeddings, gathers and scatters.",
     "sort": "Sorts, top-k, unique.",
-    "random": "Random numbers and dropout.",
+    "random": "Random numbers and fused dropout; the multiplication of dropout in pieces is elementwise.",
     "moe": "Routing of tokens to experts and back, without communication and products.",
     "optimizer": "Fused and multi-tensor optimizers; what an optimizer does operator by operator is in its categories.",
     "communication": "Collectives, and messages between devices.",
@@ -68,6 +68,11 @@ _ROUTING_PATTERNS = [(re.compile(row.regex), str(row.value)) for row in kernel_t
 # Kinds of kernels that only move, order or add up elements.
 _MOVING_KINDS = frozenset({"copy", "layout", "memory", "other", "pointwise", "reduction", "sort"})
 _GENERIC = re.compile(kernel_table.GENERIC)
+# Operators whose work is random numbers, whichever family their formula is in.
+_RANDOM = frozenset([
+    "bernoulli", "binomial", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "poisson",
+    "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "randperm", "uniform",
+])  # fmt: skip
 _BEFORE_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -94,8 +99,12 @@ def of_operator(mod: str, op: str) -> str | None:
 
     >>> of_operator("torch.nn.functional", "linear"), of_operator("aten", "aten::convolution_backward")
     ('gemm', 'convolution')
+    >>> of_operator("aten", "aten::bernoulli_.float"), of_operator("aten", "aten::empty_like")
+    ('random', 'copy')
     """
     name = op.removeprefix(EVALUATE)
+    if name.rpartition("::")[2].partition(".")[0].rstrip("_") in _RANDOM:
+        return "random"
     if is_node(name):  # of autograd: ConvolutionBackward0 is of the family of aten::convolution
         mod, name = "aten", "aten::" + _BEFORE_CAPITAL.sub("_", name.partition("Backward")[0]).lower()
     family_name = family(Call(mod, name, ())) or family(Call(mod, name.partition("_backward")[0], ()))

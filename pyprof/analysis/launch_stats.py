@@ -65,12 +65,15 @@ def weights(
 def filled(geometries: Shapes, multiprocessors: int | None, capability: str | None) -> tuple[Ints, Ints]:
     """Return, by geometry, the multiprocessors that get a block, and the occupancy in 0.01 %; -1 where unknown.
 
-    A recorded occupancy takes precedence. A recorded 0 is either the rounded value of a tiny grid, or the recorder
-    did not know the chip (Kineto writes 0 for kernels with more shared memory than the static limit): then the
-    larger value is right.
+    A recorded occupancy takes precedence, but for 0, which no kernel has: Kineto rounds that of a tiny grid, and writes
+    0 for kernels with more shared memory than the static limit. Then the estimate counts.
+
+    >>> block = Shapes(*(np.array([number]) for number in (1, 128, 32, 0, 0)))
+    >>> filled(block, 80, "7.0")[1].tolist(), filled(block, 80, None)[1].tolist()  # 128 of 80 * 2048 threads; unknown
+    ([8], [-1])
     """
     blocks, threads, registers, shared, recorded = geometries
-    recorded = np.where(recorded >= 0, recorded * 100, _NONE)
+    recorded = np.where(recorded > 0, recorded * 100, _NONE)
     if not multiprocessors:
         return np.full(len(blocks), _NONE), recorded
     reached = np.where(blocks >= 0, np.minimum(blocks, multiprocessors), _NONE)
@@ -85,7 +88,4 @@ def filled(geometries: Shapes, multiprocessors: int | None, capability: str | No
         chip, threads, blocks, np.where(registers < 0, missing, registers), np.where(shared < 0, missing, shared),
         np.zeros(len(blocks), np.int64),
     )  # fmt: skip
-    estimate = np.where(share == missing, _NONE, share)
-    return reached, np.where(
-        recorded > 0, recorded, np.where((recorded == 0) & (estimate < 100), 0, estimate)
-    )
+    return reached, np.where(recorded > 0, recorded, np.where(share == missing, _NONE, share))

@@ -361,7 +361,7 @@ def _roof(view: View) -> Cells:
 def _eff(view: View) -> Cells:
     """Roofline time as a share of the row's time. Above 100 if the operands come from the L2 cache, the algorithm
     computes less than the definition (Winograd, FFT), or the clock is above the data sheet's; effwhy gives the
-    reason. na on the CPU."""
+    reason. na on the CPU, and for a row that carries no work."""
     return Reals(excess.efficiency(view.rows, view.roofline))
 
 

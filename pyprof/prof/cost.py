@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from pyprof.marker import STOPPED
 from pyprof.model import Arg, Call, Cost, Other, Tensor, Value
 from pyprof.prof.complexes import is_complex, real_operations
-from pyprof.prof.reasons import COSTLESS, reason_of
+from pyprof.prof.reasons import COSTLESS, reason_of, selects
 from pyprof.registry import Registry, load_folder
 
 _NAME_PARAMETERS = frozenset(["inplace", "kernel_name"])  # parameters that are filled from a call's name
@@ -302,13 +302,14 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
 
     A recording without an operator's results still has those that it writes into: the destination of an in-place
     operator, read and written, and `out`. Other results are `outputs`, if the caller has them; otherwise the bytes
-    are a lower bound. `UNKNOWN` without tensors; a name that only describes a tensor moves nothing.
+    are a lower bound. `UNKNOWN` without tensors, and where indices may select a part of them (`reasons.selects`); a
+    name that only describes a tensor moves nothing.
 
     >>> mine = Call("mine", "mine::warp", (Arg("", Tensor((4, 8), "float32")), Arg("", 3)))
     >>> default(mine), default(mine).basis, default(mine, [Tensor((4,), "float32")]).bytes
     (Cost(flops=None, bytes=128), 'default', 144)
-    >>> default(mine._replace(op="mine::warp_")).bytes
-    256
+    >>> default(mine._replace(op="mine::warp_")).bytes, default(mine._replace(op="mine::lookup")).bytes
+    (256, None)
     """
     if (nothing := _stopped_cost(call)) is not None:
         return nothing
@@ -316,7 +317,7 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     if reason_of(call) in COSTLESS:
         return VIEW
     recorded = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
-    if not recorded or not possible(call):
+    if not recorded or not possible(call) or selects(name, [tensor for _, tensor in recorded]):
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
     written = [recorded[0][1]] if inplace and recorded[0][0] != "out" else []

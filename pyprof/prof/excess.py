@@ -21,17 +21,17 @@ _ALGORITHM = "{}: fewer multiplications than the definition counts"
 
 
 def efficiency(rows: Rows, roofline: Roofline) -> Floats:
-    """Return the roofline time as a share of the row's time, %; nan is unknown."""
-    timed = rows.duration > 0
+    """Return the roofline time as a share of the row's time, %; nan is unknown, or no work of its own."""
+    timed = (rows.duration > 0) & (roofline.time != 0)
     return np.where(timed, 100 * roofline.time / np.where(timed, rows.duration, 1), np.nan)
 
 
 def reasons(rows: Rows, costs: Costs, cases: Cases, roofline: Roofline) -> tuple[Ints, list[str | None]]:
-    """Return a text per row as a code and the distinct texts: "-" up to 100.0 %, None if the efficiency, or the L2, is
-    unknown."""
+    """Return a text per row as a code and the distinct texts: "-" up to 100.0 % or without work, None if the
+    efficiency, or the L2, is unknown."""
     share = efficiency(rows, roofline)
     over = np.flatnonzero(np.round(share, 1) > 100)
-    codes = np.where(np.isnan(share), 0, 1).astype(np.int64)
+    codes = np.where(np.isnan(share) & (roofline.time != 0), 0, 1).astype(np.int64)
     texts: list[str | None] = [None, "-"]
     if not len(over):
         return codes, texts

@@ -41,12 +41,12 @@ FITS: dict[str, frozenset[str]] = {
     "creation": frozenset({"memory", "pointwise", "rng"}),
     "distance": frozenset({"reduction", "pointwise", "gemm"}),
     "dropout": frozenset({"rng", "pointwise"}),
-    "embedding": frozenset({"embedding", "copy"}),
+    "embedding": frozenset({"embedding", "copy", "memory"}),  # the backward fills a table with zeros
     "fft": frozenset({"other"}),
     "fusedlinear": frozenset({"gemm", "conv"}),
     "gemm": frozenset({"gemm"}),
     "grouped": frozenset({"gemm"}),
-    "indexing": frozenset({"copy", "embedding", "pointwise"}),
+    "indexing": frozenset({"copy", "embedding", "memory", "pointwise"}),  # as does that of a gather
     "inductor": frozenset({"pointwise", "reduction", "norm", "softmax", "loss", "copy"}),
     "linalg": frozenset({"other", "gemm"}),
     "loss": frozenset({"loss", "softmax", "reduction", "pointwise"}),

@@ -10,10 +10,12 @@ Names are patterns of fnmatch over the bare name; the first row that matches app
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 
-from pyprof.model import Call
+from pyprof.model import Call, Tensor
 
 METADATA = "reads only the tensor's description, runs no kernel"
 PROTOCOL = "part of Python's object protocol"
@@ -24,6 +26,9 @@ COMPOSITE = "runs other operators, which are recorded themselves"
 TEST = "exists for torch's own tests"
 PREPACK = "packs weights once for a backend, in an undocumented layout"
 DATA = "the work depends on data"
+SELECTED = (
+    "it may read only what its indices select, and how much that is does not follow from the recorded shapes"
+)
 INTERNAL = "internal to dispatch, autograd transforms or tracing"
 HOST = "works on Python values or on the library's state, not on tensors"
 # Reasons that imply that nothing is moved.
@@ -115,3 +120,26 @@ def reason_of(call: Call) -> str | None:
     """
     space, _, name = call.op.rpartition("::")
     return reason(name.partition(".")[0]) if space in ("", "aten", "prims") else None
+
+
+_SELECTS = re.compile(
+    r"(?<!all)(?<!all_)gather|(?<!reduce)(?<!reduce_)scatter|embedding|lookup|paged|kv_?cache"
+    r"|(?:^|_)(?:index|take|put)(?:_|$)",
+    re.IGNORECASE,
+)
+_INDICES = frozenset(["int32", "int64"])
+
+
+def selects(name: str, tensors: Iterable[Tensor]) -> bool:
+    """Return whether an operator may read or write only a part of an operand, chosen by indices: its bare name says so,
+    or it takes indices beside other tensors. Nobody may then count its operands as a whole: an embedding reads a few
+    rows of a table of gigabytes.
+
+    >>> table, numbers = Tensor((10**9,), "float32"), Tensor((768,), "int64")
+    >>> selects("split_lookup", [table]), selects("warp", [table, numbers]), selects("complete_cumsum", [numbers])
+    (True, True, False)
+    >>> selects("index_select", []), selects("bounds_check_indices", []), selects("_allgather_base", [])
+    (True, False, False)
+    """
+    types = {tensor.dtype for tensor in tensors if tensor.numel}
+    return bool(_SELECTS.search(name)) or bool(types & _INDICES and types - _INDICES)

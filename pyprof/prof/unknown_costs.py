@@ -5,8 +5,8 @@
 >>> narrow = Arg("", Tensor((2, 3), "float3_e1m1"))
 >>> why(Call("torch", "relu", (narrow,))), why(Call("torch", "relu", (Arg("", Tensor((2, 3), "float32")),)))
 ('the width of float3_e1m1 is unknown', None)
->>> why(Call("mine", "mine::warp", (narrow,)))
-'no formula'
+>>> why(Call("mine", "mine::warp", (narrow,))), why(Call("mine", "mine::lookup", (narrow,)))[:39]
+('no formula', 'it may read only what its indices selec')
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyprof.model import BASES, BPROP, DTYPE_BITS, OPERATOR, Call, Cost, Rows, S
 from pyprof.prof.attribution.attribute import Costs
 from pyprof.prof.attribution.work import parts
 from pyprof.prof.cost import find, lookup, possible, tensors_of
-from pyprof.prof.reasons import reason_of
+from pyprof.prof.reasons import SELECTED, reason_of, selects
 
 
 class Gap(NamedTuple):
@@ -84,7 +84,8 @@ def why(call: Call, backward: bool = False) -> str | None:
         return "its formula makes assumptions: docs/costs.md" if cost.basis == "approximate" else None
     tensors = [tensor for arg in call.args for tensor in tensors_of(arg.value)]
     if find(call.mod, call.op) is None:
-        return reason_of(call) or "no formula"
+        text = reason_of(call)
+        return text or (SELECTED if selects(call.op.rpartition("::")[2], tensors) else "no formula")
     if not tensors and cost.basis == "unknown":
         return "no shapes were recorded"
     if not possible(call):

@@ -64,8 +64,9 @@ _CPU = "operator"  # kind of the "kernels" of a recording without a GPU
 def categories(source: Source, group_by: str) -> pd.DataFrame:
     """One row per category of work launched in the aggregated iterations, sorted by time; --group-by=kind and
     --group-by=operator split each category. The kind of a kernel decides its category, or the operator that launched
-    it if the kernel's name does not tell. Values of several workers and devices are summed. Without a GPU, times are
-    the operators' own time, and busy time and tensor core columns are empty."""
+    it if the kernel's name does not tell. So the parts of one call are in several categories, as the copies in a linear
+    layer; reports by operator or type have the call as a whole. Values of several workers and devices are
+    summed. Without a GPU, times are the operators' own time, and busy time and tensor core columns are empty."""
     names = (
         "kind",
         "name",

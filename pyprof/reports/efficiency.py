@@ -37,7 +37,10 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
     return (
         Column(
             "efficiency", "Roofline Efficiency (%)", "%",
-            f"Roofline time of {of} as a share of their device time, where it is known (docs/roofline.md).",
+            f"Roofline time of {of} as a share of their device time, where it is known (docs/roofline.md). Bytes "
+            "are those of all operands, and memory must move them: it is above 100 where the L2 cache still holds some "
+            "of them, or where Winograd or FFT compute less than the definition (effwhy of pyprof prof names each "
+            "kernel's reason). Empty if they carry no work: another kernel of their call does.",
             float, extra,
         ),
         Column(
@@ -62,8 +65,9 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         Column(
             "bound", "Bound", "",
             f"Limit of {of}, the one with the most device time: compute or memory, by the roofline; latency if their "
-            f"efficiency is below {LATENCY:.0f} %, although tensor cores did all that they could: then neither "
-            "explains the time; - if they carry no work; empty if unknown.", str, extra,
+            f"efficiency together is below {LATENCY:.0f} %, although tensor cores did all that they could: then "
+            "neither explains the time. Some of them may reach more alone, so latency of an operator need not be that "
+            "of each of its kernels. - if they carry no work; empty if unknown.", str, extra,
         ),
         Column(
             "bound_share", "Bound Share (%)", "%",
@@ -150,6 +154,8 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
         verdict = _most(table.assign(text=table["verdict"].map(texts)), keys)
         out[name] = verdict["text"].reindex(out.index)
         out[f"{name}_share"] = verdict["share"].reindex(out.index)
+    helpers = out["bound"] == "-"  # another kernel carries their work, and their time is part of its call's
+    out["efficiency"] = out["efficiency"].mask(helpers)
     idle = table["gpu_ns"].where(~table["tc"].isin((_TC_USED, _TC_NOT_APPLICABLE)), 0)
     idle = idle.groupby([table[key] for key in keys], sort=True).sum()
     latency = (out["efficiency"] < LATENCY) & out["bound"].isin(("compute", "memory")) & (idle == 0)

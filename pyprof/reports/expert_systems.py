@@ -25,7 +25,8 @@ from pyprof.rules.evaluation import evaluate
         Column("outcome", "Outcome", "", "found, or not evaluated if data are missing.", str, True),
         Column(
             "saving", "Estimated Saving (ns)", "ns",
-            "Estimated saving of wall time; empty if it cannot be estimated.", int, True,
+            "Estimated saving of wall time by this finding alone; empty if it cannot be estimated. Savings overlap and "
+            "do not add up.", int, True,
         ),
         Column("evidence", "Evidence", "", "Top rows behind the finding, as a JSON list.", str, True),
         Column("verify", "How to Verify", "", "How to check the finding.", str, True),

@@ -22,7 +22,7 @@ class Step(NamedTuple):
     """The mean of the steady steps. `number`: of how many, on `workers` workers; None: the recording has no steps.
     `parts`: name and share in percent of those that are not 0, 100 % together; on a GPU `busy` is the share in which it
     works. `first` and `last`: their numbers in the report step_time. `sums`: name and sum of each of its times over
-    these steps, in ns."""
+    these steps, in ns. `steady`: whether they are of about equal length; else they are all steps."""
 
     length: float | None
     number: int | None
@@ -32,6 +32,7 @@ class Step(NamedTuple):
     first: int | None = None
     last: int | None = None
     sums: tuple[tuple[str, int], ...] = ()
+    steady: bool = False
 
 
 class Best(NamedTuple):
@@ -158,6 +159,7 @@ def mean_step(source: Source, run: Run) -> Step:
         first=numbers[0],
         last=numbers[1],
         sums=tuple(sums.items()),
+        steady=run.is_steady,
     )
 
 

@@ -41,7 +41,8 @@ _COLUMNS = (
     ReportColumn("self_allocation_bytes", "Self Allocation Size (B)", "B", "The same without nested operators."),
     ReportColumn(
         "peak", "Peak (B)", "B",
-        f"Peak of bytes in use on the device after an allocation or release, {_INSIDE}.",
+        f"Peak of bytes in use on the device after an allocation or release, {_INSIDE}; without what was allocated "
+        "before the recording where Total Recorded is false.",
     ),
     ReportColumn(
         "time_ns", "Time (ns)", "ns",

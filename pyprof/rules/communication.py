@@ -49,14 +49,14 @@ def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
     return grouped.join(run.operators[["name", "source"]], on="operator")
 
 
-@rule("R28", "comm_exposed", GPU, KINDS, rows=Rows("communication", "Collectives"))
+@rule("R28", "comm_exposed", GPU, KINDS, rows=Rows("overlap", "Overlap of communication"))
 def comm_exposed(run: Run) -> Finding | None:
     """Collectives and copies between devices run while no other kernel does.
 
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
     """
-    exposed, total = run.mean("exposed_communication_ns"), run.mean("communication_ns")
+    exposed, total = run.mean("exposed_communication"), run.mean("communication")
     if run.share(exposed) <= limit("R28.share"):
         return None
     table = _communication(run)
@@ -73,7 +73,7 @@ def comm_exposed(run: Run) -> Finding | None:
         run.top(
             grouped, "time", operator="name", source="source", count="count", bytes="bytes", time_ns="time"
         ),
-        "Communication overlap of the summary rises.",
+        "The exposed time of the report overlap falls.",
     )
 
 

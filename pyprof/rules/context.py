@@ -7,7 +7,6 @@ and gaps come from a sample, the first stretch of some 300,000 events, so that a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
@@ -17,19 +16,18 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import activities
-from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import steady
-from pyprof.analysis.step_phases import IDLE, phases
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
-from pyprof.model import KERNEL, Ints
+from pyprof.model import KERNEL, OPERATOR, Ints
 from pyprof.model import Device as Recorded
 from pyprof.prof.hardware import gpus
 from pyprof.prof.hardware.gpus import Gpu
 from pyprof.prof.hardware.machine import Hardware
 from pyprof.rules import Finding, NeedsFacts
 from pyprof.rules.event_sample import Sample, kind, read
+from pyprof.rules.steady_steps import SteadySteps
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
 from pyprof.store import blocks, reads
@@ -40,7 +38,7 @@ NOT_CUT = " (No steps were found: one-time work is included.)"
 NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
 
 
-class Run:
+class Run(SteadySteps):
     """The input of rules."""
 
     def __init__(self, source: Source):
@@ -59,11 +57,21 @@ class Run:
         lengths = self.lengths
         if not len(lengths):
             return self.source.aggregation.first, self.source.aggregation.last
-        values = lengths.to_numpy(np.int64)
+        first, last = self._stretch or (0, len(lengths) - 1)
+        return int(lengths.index[first]), int(lengths.index[last])
+
+    @property
+    def is_steady(self) -> bool:
+        """True if these iterations are of about equal length; else they are all that there are, or too few to tell."""
+        return self._stretch is not None
+
+    @cached_property
+    def _stretch(self) -> tuple[int, int] | None:
+        values = self.lengths.to_numpy(np.int64)
         stretch = steady(values)
         if stretch is None or 2 * (stretch[1] - stretch[0] + 1) < len(values):
-            stretch = steady(values, limit("R02.spread")) or (0, len(values) - 1)
-        return int(lengths.index[stretch[0]]), int(lengths.index[stretch[1]])
+            stretch = steady(values, limit("R02.spread"))
+        return stretch
 
     @cached_property
     def lengths(self) -> pd.Series[int]:
@@ -102,11 +110,6 @@ class Run:
     @cached_property
     def steps(self) -> int:
         return max((len(worker.durations) for worker in self.window.workers), default=0)
-
-    @property
-    def cut(self) -> bool:
-        """True if the run was cut into iterations."""
-        return self.source.aggregation.method != "none"
 
     @property
     def per_step(self) -> str:
@@ -255,6 +258,14 @@ class Run:
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Sums of kernels per operator, name and use of tensor cores (as in the table event; 3: unknown)."""
+        return self._events(KERNEL)
+
+    @cached_property
+    def operator_events(self) -> pd.DataFrame:
+        """The same sums of operator events, which a recording without a GPU has instead of kernels."""
+        return self._events(OPERATOR)
+
+    def _events(self, kind: int) -> pd.DataFrame:
         keys = [
             "calls",
             "gpu_ns",
@@ -266,7 +277,7 @@ class Run:
             "bytes_unknown_ns",
         ]
         sums = self._sums(blocks.EVENTS, 3, keys)
-        sums = sums[sums["kind"] == KERNEL].join(self.kernel_names, on="name")
+        sums = sums[sums["kind"] == kind].join(self.kernel_names, on="name")
         return sums.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
             drop=True
         )
@@ -336,35 +347,13 @@ class Run:
     # --- figures of the window
 
     def mean(self, name: str) -> int:
-        """Return a length of `iteration_device`, mean over the devices that were used."""
-        return int(fmean(device.sums.get(name, 0) for device in self.used)) if self.used else 0
+        """Return a length of `device_sums` in the steady steps, mean over the devices that were used."""
+        return int(fmean(sums[name] for sums in self.on_devices)) if self.on_devices else 0
 
     def part(self, name: str) -> int:
         """Return a part of the wall time, mean over the workers."""
         workers = self.window.workers
         return int(fmean(worker.parts[name] for worker in workers)) if workers else 0
-
-    @cached_property
-    def idle(self) -> Mapping[str, int]:
-        """Time in the steady steps in which all devices of a worker were idle, by cause, as in step_time by phase: a
-        step could be so much shorter. Without steps, from the first event: what comes before is the program's start.
-        Mean over the workers that used a device."""
-        first, last = (number - self.source.aggregation.first for number in self.steady)
-        sums, workers = Counter[str](), 0
-        for activity, steps in activities(self.source):
-            if not activity.devices or not len(steps.start[first : last + 1]):
-                continue
-            workers += 1
-            if self.cut and self.source.gpu:
-                parts = phases(self.source, activity, steps)
-                sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
-                continue
-            other = activity.paused.with_(activity.dataloader)
-            low, high = int(steps.start[first]), int(steps.end[first : last + 1][-1])
-            low = low if self.cut else max(low, int(activity.start.min()))
-            for cause, (start, end) in gaps(activity, None, low, high).items():
-                sums[cause] += int((end - start - other.within(start, end)).sum())
-        return {cause: time // workers for cause, time in sums.items() if time}
 
     @property
     def late(self) -> int:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from pyprof.analysis.categories import of_operator
 from pyprof.prof.hardware import cpus
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
+from pyprof.rules.wording import which
 from pyprof.units import duration, percent
 
 
@@ -32,21 +34,35 @@ def _top(run: Run, ops: pd.DataFrame) -> list[dict[str, Any]]:
     )
 
 
-@rule("R44", "cpu_float32", rows=Rows("detail", "Operators in float32", ("dtype:float32",)))
+_PRODUCTS = ("gemm", "convolution", "attention")  # categories
+
+
+def _products(run: Run) -> pd.DataFrame:
+    """Return the own time of operator events that are products, in calls in float32, by path of the call. The copies
+    around a product in the same call are not part of it."""
+    events = run.operator_events
+    product = which(events["kernel"], lambda name: of_operator("aten", name) in _PRODUCTS)
+    single = events[product & (events["dtype"] == "float32")]
+    return single.groupby("path", as_index=False, sort=False).agg(
+        source=("source", "first"), calls=("calls", "sum"), gpu_ns=("gpu_ns", "sum")
+    )
+
+
+@rule("R44", "cpu_float32", rows=Rows("categories", "Categories of work"))
 def cpu_float32(run: Run) -> Finding | None:
     """Nothing runs on a GPU, and matrix products and convolutions compute in float32 on a CPU with instructions that
-    multiply bfloat16 at a higher rate (AMX, AVX512_BF16, BF16 of Arm). The saving is what the ratio of the two peaks
-    leaves of their time: an upper bound, since memory or the conversions may limit them; unknown without steps, where
-    the time has the warm-up in it.
+    multiply bfloat16 at a higher rate (AMX, AVX512_BF16, BF16 of Arm). Their time is that of the products themselves,
+    as in the categories of work, without the copies around them. The saving is what the ratio of the two peaks leaves
+    of it: an upper bound, since memory or the conversions may limit them; unknown without steps, where the time has the
+    warm-up in it.
 
     Fires: half of the time in linear layers of float32 on a Sapphire Rapids or Zen 4, autocast off.
     Silent: the same under autocast; a CPU without such instructions; a fifth of the time; a recording with a GPU.
     """
-    ops = _operators(run)
-    if ops is None:
+    if run.used:
         return None
-    single = ops[(ops["eligible"] == 1) & (ops["dtype"] == "float32")]
-    time = _per_worker(run, single)
+    single = _products(run)
+    time = min(int(single["gpu_ns"].sum()) // max(len(run.ids), 1), run.wall)
     if run.share(time) <= limit("R44.share"):
         return None
     cpu = cpus.of(run.facts)
@@ -64,11 +80,12 @@ def cpu_float32(run: Run) -> Finding | None:
     )
     return run.finding(
         f"Matrix products and convolutions in float32 take {run.time(time)}, {percent(run.share(time))} of the time. "
-        f"The peak of the CPU ({cpu.name}) is {narrow / wide:.3g} times as high in bfloat16.",
+        f"In bfloat16 the peak of the CPU ({cpu.name}) is {narrow / wide:.3g} times as high, which leaves at least "
+        f"{percent(wide / narrow)} of that: memory and the conversions may leave more.",
         "Run the forward pass and the loss under torch.autocast('cpu', dtype=torch.bfloat16); weights stay float32. "
         f"Check that the loss still goes down as before.{once}",
         time * (1 - wide / narrow) if run.cut else None,
-        _top(run, single),
+        run.top(single, "gpu_ns", operator="path", source="source", calls="calls", time_ns="gpu_ns"),
         "The same operators take less time, and their kernels name bfloat16.",
     )
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.registry import load_folder
@@ -10,13 +12,22 @@ from pyprof.rules import RULES, NeedsFacts, Outcome, Rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 
+# R03 says what the GPU waits for most of the time; a finding about that wait says the same and more.
+_WAITS = {"launch-bound": ("R05",), "data loader": ("R08", "R09"), "synchronization": ("R07",)}
+# A rule whose time lies within that of another, and what the other counts.
+_PART_OF = {
+    "R06": ("R05", "the waits for kernel launches"),
+    "R13": ("R12", "the products in float32"),
+    "R33": ("R05", "the waits for kernel launches"),
+}
+
 
 def evaluate(source: Source) -> list[Outcome]:
     """Return every rule's verdict: findings by estimated saving, then rules that lack data, then the silent ones."""
     load_folder("pyprof.rules", "pyprof.rules")
     run = Run(source)
     with source.store.translate_errors():
-        outcomes = [judge(rule, run) for rule in RULES.values()]
+        outcomes = apart(judge(rule, run) for rule in RULES.values())
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:
         if outcome.finding is not None:
@@ -24,6 +35,24 @@ def evaluate(source: Source) -> list[Outcome]:
         return (1 if outcome.needs else 2), 0, outcome.rule.id
 
     return sorted(outcomes, key=rank)
+
+
+def apart(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the outcomes with each fact in one finding: R03 is silent where a finding is about the wait that it names,
+    and a finding whose time lies within that of another says so."""
+    every = list(outcomes)
+    with_finding = {outcome.rule.id for outcome in every if outcome.finding is not None}
+    out = []
+    for outcome in every:
+        finding = outcome.finding
+        other, text = _PART_OF.get(outcome.rule.id, ("", ""))
+        if finding is not None and other in with_finding:
+            finding = finding._replace(problem=f"{finding.problem} This is part of {text}, another finding.")
+        if finding is not None and outcome.rule.id == "R03":
+            wait = str(finding.evidence[0].get("cause")) if finding.evidence else ""
+            finding = None if with_finding.intersection(_WAITS.get(wait, ())) else finding
+        out.append(outcome._replace(finding=finding))
+    return out
 
 
 def judge(rule: Rule, run: Run) -> Outcome:

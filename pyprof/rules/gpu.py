@@ -40,17 +40,18 @@ def gpu_underused(run: Run) -> Finding | None:
     Fires: kernels and copies for 30 ms of 100 ms.
     Silent: for 60 ms of 100 ms.
     """
-    busy = run.share(run.mean("busy_ns"))
+    busy = run.share(run.mean("busy"))
     if busy >= limit("R03.busy") or not run.wall:
         return None
-    idle = {**run.idle, "data loader": run.idle.get("data loader", 0) + run.part("dataloader")}
+    idle = {**run.idle, "data loader": run.idle.get("data loader", 0) + run.loading}
     causes = sorted(idle.items(), key=lambda item: -item[1])
     cause, time = causes[0]
     parts = {name: run.part(name) for name in _MEANWHILE}
     meanwhile = _MEANWHILE[max(parts, key=lambda name: parts[name])]
     steps = max(run.steps, 1)
+    start = f", of which {duration(run.before)} pass before its first event" if run.before else ""
     return run.finding(
-        f"The GPU is busy only {percent(busy)} of {run.time(run.wall)}. For "
+        f"The GPU is busy only {percent(busy)} of {run.time(run.wall)}{start}. For "
         f"{duration(time / steps)} of the rest {_WAITS[cause]}.",
         _ADVICE.get(cause, meanwhile),
         None,

@@ -225,7 +225,7 @@ def tail_wave(run: Run) -> Finding | None:
     )  # fmt: skip
 
 
-@rule("R36", "far_from_roofline", GPU, rows=Rows("kernel_summary", "Kernels"))
+@rule("R36", "far_from_roofline", GPU, rows=Rows("detail", "Operators"))
 def far_from_roofline(run: Run) -> Finding | None:
     """Operators take much longer than their FLOPs and bytes need on this GPU. The saving is counted up to the
     efficiency that good kernels reach.

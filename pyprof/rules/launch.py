@@ -21,10 +21,12 @@ from pyprof.units import duration, percent
 
 @rule("R05", "launch_bound", LAUNCHES, rows=Rows("idle", "Idle time"))
 def launch_bound(run: Run) -> Finding | None:
-    """The GPU waits for the CPU to launch short kernels. Waits for data and files do not count, nor do kernels that a
-    graph's replay launches together, and the wait before them.
+    """The GPU waits for the CPU to launch kernels. Waits for data and files do not count, nor do kernels that a graph's
+    replay launches together, and the wait before them. The finding divides the time of the waits by what the CPU did:
+    CUDA calls of any thread, else operators and ranges, else neither. What to do depends on the number of kernels and
+    their length: fusing helps against many short ones.
 
-    Fires: kernels of 4 us, launched every 10 us.
+    Fires: kernels of 4 us, launched every 10 us; kernels of 40 us, launched every 100 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
     """
     durations = _durations(run)
@@ -32,8 +34,6 @@ def launch_bound(run: Run) -> Finding | None:
     if len(durations) <= replayed:
         return None
     middle = float(np.median(durations))
-    if middle >= limit("R05.median"):
-        return None
     waited = sum(int(sample.late.sum()) for sample in run.samples)
     alone = sum(int(sample.late[sample.alone].sum()) for sample in run.samples)
     late = int(run.late * alone / waited) if waited else 0
@@ -42,22 +42,45 @@ def launch_bound(run: Run) -> Finding | None:
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
     calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
-    every = run.wall / max(run.steps, 1) / max(per_step, 1)
-    cost = f" and its launch call {duration(time / calls)} on the CPU" if calls else ""
-    fewer = (
-        _less_launches(run)
-        if per_step >= limit("R05.kernels") or not run.cut
-        else f"With {per_step:.0f} kernels{run.per_step}, fusing them saves little: move Python code and other work of "
-        "the CPU out of the step (the report idle has its lines), and do more in each step."
+    cost = f"; the {_launch_calls(calls, run)} take {run.time(run.scaled(time), False)}" if calls else ""
+    move = (
+        "move Python code and other work of the CPU out of the step (the report idle has its lines), and do more in "
+        "each step."
     )
+    if middle >= limit("R05.median"):
+        fewer = f"The kernels are long enough for the launches: {move}"
+    elif per_step < limit("R05.kernels") and run.cut:
+        fewer = f"With {per_step:.0f} kernels{run.per_step}, fusing them saves little: {move}"
+    else:
+        fewer = _less_launches(run)
     return run.finding(
-        f"The GPU waits for kernel launches {percent(run.share(late))} of the time: there are {per_step:.0f} "
-        f"kernels{run.per_step}, one every {duration(every)}; the median kernel takes {duration(middle)}{cost}.",
+        f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
+        f"{percent(run.share(late))}.{_meanwhile(run, late)} There are {per_step:.0f} kernels{run.per_step}; the "
+        f"median takes {duration(middle)}{cost}.",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
         late,
         _gaps(run),
         "The launch-bound time of the report idle falls, and a step gets shorter.",
+    )
+
+
+def _launch_calls(calls: int, run: Run) -> str:
+    return f"{calls / max(run.sampled_steps * len(run.samples), 1e-9):.0f} calls that launch them"
+
+
+def _meanwhile(run: Run, late: int) -> str:
+    """Say what the CPU did in the waits for launches: the parts add up to them."""
+    parts = run.meanwhile
+    whole = sum(parts)
+    if not whole:
+        return ""
+    calls, operators, rest = (run.time(part * late / whole, False) for part in parts)
+    if not reads.has_operators(run.store):
+        return f" Meanwhile the CPU is in CUDA calls for {calls}; its operators were not recorded."
+    return (
+        f" Meanwhile the CPU is in CUDA calls for {calls}, else in operators and ranges for {operators}, and in "
+        f"neither, as in Python code between them, for {rest}."
     )
 
 
@@ -91,7 +114,7 @@ def _gaps(run: Run) -> list[dict[str, Any]]:
     return run.top(gaps, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
 
-@rule("R06", "small_kernels", LAUNCHES, rows=Rows("kernel_summary", "Kernels"))
+@rule("R06", "small_kernels", LAUNCHES, rows=Rows("short_kernels", "Kernels by their time"))
 def small_kernels(run: Run) -> Finding | None:
     """Most launches are of kernels so short that the launch dominates, while the GPU waits for launches. The saving is,
     for each, its launch time as far as the GPU waited for it.

@@ -19,13 +19,17 @@ _NO_PEAK = (
     "torch.profiler(profile_memory=True)"
 )
 
+_OF_PROGRAM = "torch's count since the program began"
+_OF_RECORDING = "the allocator's count in the recording"
+
 
 class _Peak(NamedTuple):
-    """The peak of allocated bytes on a GPU, and the size of its memory."""
+    """The peak of allocated bytes on a GPU, the size of its memory, and what counted the peak."""
 
     gpu: int
     peak: int
     total: int
+    counted: str
 
     @property
     def share(self) -> float:
@@ -33,7 +37,9 @@ class _Peak(NamedTuple):
 
     @property
     def row(self) -> dict[str, object]:
-        return {"gpu": self.gpu, "peak_bytes": self.peak, "memory_bytes": self.total}
+        return {
+            "gpu": self.gpu, "peak_bytes": self.peak, "memory_bytes": self.total, "counted": self.counted,
+        }  # fmt: skip
 
 
 def _peaks(run: Run) -> list[_Peak]:
@@ -48,7 +54,7 @@ def _peaks(run: Run) -> list[_Peak]:
             run.facts.get(f"gpu.{number}.{name}", "") for name in ("peak_allocated_bytes", "memory_bytes")
         )
         if peak.isdigit() and total.isdigit() and int(total):
-            out.append(_Peak(number, int(peak), int(total)))
+            out.append(_Peak(number, int(peak), int(total), _OF_PROGRAM))
     if out:
         return out
     for worker in run.window.workers:
@@ -68,7 +74,7 @@ def _of_allocator(run: Run, worker: int) -> list[_Peak]:
     )
     if len(totals) == len(used) == 1:  # an allocator counts visible GPUs, a recording may count all
         totals = [(next(iter(used)), totals[0][1])]
-    return [_Peak(number, peak, used[number]) for number, peak in totals if used.get(number)]
+    return [_Peak(number, peak, used[number], _OF_RECORDING) for number, peak in totals if used.get(number)]
 
 
 @rule("R43", "memory_full", GPU, rows=Rows("memory", "Memory"))
@@ -87,7 +93,7 @@ def memory_full(run: Run) -> Finding | None:
     most = max(full, key=lambda peak: peak.share)
     return run.finding(
         f"The peak of allocated memory on GPU {most.gpu} is {size(most.peak)} of {size(most.total)}, "
-        f"{percent(most.share)}.",
+        f"{percent(most.share)}, by {most.counted}.",
         "Free memory with torch.utils.checkpoint, mixed precision, optimizer.zero_grad(set_to_none=True), a smaller "
         "batch with accumulated gradients, sharding (FSDP); PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True reduces "
         "fragmentation. Nothing to do if a server fills the memory with its cache on purpose.",
@@ -124,7 +130,7 @@ def memory_underused(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"At most {size(most.peak)} of {size(most.total)} of the GPU's memory were allocated, "
-        f"{percent(most.share)}, and {' and '.join(reasons)}.",
+        f"{percent(most.share)}, by {most.counted}, and {' and '.join(reasons)}.",
         "A larger batch makes kernels longer and their launches fewer for the same data. Adapt the learning rate.",
         None,
         [peak.row for peak in peaks],

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peaks of the GPU: roofline times of sums of kernels, and of the same work in another type.
 
-Definitions are those of `prof/hardware/roofline.py`. The estimate for another type keeps the efficiency: time · (1 −
-new roofline / present roofline).
+Definitions are those of `prof/hardware/roofline.py`. The estimate for another type keeps the efficiency: time · new
+roofline / present roofline, but not above what good kernels reach: Winograd in float32 is beyond its roofline, and
+tensor cores do not run it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyprof.prof.cost import find as find_cost
 from pyprof.prof.hardware import roofline
 from pyprof.prof.hardware.gpus import Gpu
 from pyprof.rules.context import Run
+from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 
 HALF = frozenset({"float16", "bfloat16"})
@@ -117,7 +119,8 @@ def faster(run: Run, kernels: pd.DataFrame, new: str, part: float) -> int | None
     before = _roofline_times(kernels, np.full(len(kernels), gpu.peak("float32", False) or np.nan), gpu, 1.0)
     after = _roofline_times(kernels, np.full(len(kernels), gpu.peak(new, True) or np.nan), gpu, part)
     with np.errstate(invalid="ignore", divide="ignore"):
-        saved = kernels["gpu_ns"].to_numpy(float) * np.clip(1 - after / before, 0, 1)
+        time = kernels["gpu_ns"].to_numpy(float)
+        saved = np.clip(time - np.maximum(time * after / before, after / limit("R36.reachable")), 0, None)
     known = ~np.isnan(saved)
     if 2 * kernels["gpu_ns"].to_numpy(float)[known].sum() < kernels["gpu_ns"].sum():
         return None  # what is known of a small part says nothing of the rest

@@ -35,7 +35,7 @@ def _step(item: dict[str, Any]) -> Step:
     ):  # without a GPU the parts are operators; in step_time Other excludes their Python as well
         headings["other"] = "Outside Operators"
     return Step(
-        count=count, first=item["first"], last=item["last"],
+        count=count, first=item["first"], last=item["last"], steady=item["steady"],
         breakdown=Breakdown(
             key="step_time", title="Mean Step", total=round(total / count) if count else None, unit="ns",
             parts=[

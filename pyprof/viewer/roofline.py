@@ -56,9 +56,10 @@ def of_kernel(source: Source, name: int) -> Point | None:
 
 def shares(store: Store, worker: int) -> pa.Table:
     """Return the share of the roofline that each event of a worker reaches, by the number of the event, as a task of a
-    child: whole percent rounded down, at most 254, and 255 where it is unknown. Raises FormatError."""
+    child: whole percent rounded down, at most 254, and 255 where it is unknown or another kernel carries the work.
+    Raises FormatError."""
     columns = store.columns(
-        f"""select id, kind, duration_ns, roofline_ns from event
+        f"""select id, kind, duration_ns, roofline_ns, verdict from event
             where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
     )
     number = columns["id"].values - first_id(worker)
@@ -68,6 +69,8 @@ def shares(store: Store, worker: int) -> pa.Table:
     length, roofline = columns["duration_ns"], columns["roofline_ns"]
     known = (columns["kind"].values == KERNEL) & length.mask() & roofline.mask()
     known &= (length.values > 0) & (roofline.values >= 0)
+    helpers = [row[0] for row in store.rows("select id from verdict where bound = '-'")]
+    known &= ~np.isin(columns["verdict"].values, helpers)
     out = np.full(size, UNKNOWN, np.uint8)
     out[number[known]] = np.minimum(100.0 * roofline.values[known] / length.values[known], UNKNOWN - 1)
     return pa.table({"share": out})
@@ -89,7 +92,8 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
     flops = row["flops"] if time_flops else None
     size = row["bytes"] if time_bytes else None
     time_roofline = row["gpu"] - row["no_roofline"]
-    only_zeros = not row["roofline"] and row["no_roofline"]  # as in reports/efficiency.py
+    # As in reports/efficiency.py: what carries the work is not among them.
+    only_zeros = not row["roofline"] and (row["no_roofline"] or not (row["flops"] or row["bytes"]))
     return Point(
         id=str(row["id"]),
         name=row["name"],

@@ -193,6 +193,24 @@ def test_a_backward_kernel_gets_the_gradient_that_its_operators_shapes_show(carr
         assert found["sgemm_a"][1] + found["sgemm_b"][1] == PRODUCT[1]
 
 
+def test_the_engines_addition_of_two_gradients_has_its_own_cost(carried):
+    """It runs after the node, for a tensor that is used twice; the call's formula does not have it."""
+    found = carried(f"""
+    {LINEAR}
+        op seq=3 {call("aten::forward")}
+            > 50 forward_sgemm
+    thread 2
+    op seq=3 forward=1 {call("autograd::engine::evaluate_function: AddmmBackward0")}
+        op seq=3 forward=1 {call("AddmmBackward0")}
+            op {call("aten::mm", (8, 5), (5, 4))}
+                > 9 sgemm
+        op {call("aten::add_", (8, 4), (8, 4))}
+            > 5 add_kernel
+    """)
+    assert found["add_kernel"] == (8 * 4, 4 * 3 * 8 * 4)
+    assert found["sgemm"] == PRODUCT
+
+
 def test_layer_norm_two_norm_kernels_share_in_proportion(carried):
     text = step(
         call("torch.nn.functional.layer_norm", (16, 10), [10], (10,), (10,)), "aten::native_layer_norm",
@@ -201,6 +219,18 @@ def test_layer_norm_two_norm_kernels_share_in_proportion(carried):
     found = carried(text)
     flops = [found[k][0] for k in ("RowwiseMomentsCUDAKernel", "LayerNormForwardCUDAKernel")]
     assert flops == [8 * 160 // 4, 8 * 160 * 3 // 4]
+
+
+def test_the_fill_of_a_large_gradient_is_not_on_the_short_kernel_that_adds(carried):
+    """Writing 4 GB of zeros in 4 ms is 1 TB/s; on the kernel of 1 us that adds 8 numbers it would be 4,000."""
+    text = step(
+        call("torch.take", (10**9,), (8,)), "aten::take", "5 gather", "TakeBackward0",
+        "4000 fill_kernel\n1 scatter_add_kernel",
+    )  # fmt: skip
+    found = carried(text)
+    fill, adds = (found[kernel][1] for kernel in ("fill_kernel", "scatter_add_kernel"))
+    assert fill + adds == 4 * (8 + 8 + 10**9)
+    assert adds == pytest.approx((fill + adds) / 4001, abs=1)
 
 
 def test_without_a_kernel_of_its_kind_the_longest_carries_the_first_of_equals(carried):

@@ -93,8 +93,8 @@ REASONS = [
     Reason(("bytes",), lambda r: r.op == "norm",
            "The result, 4 bytes, is written too."),
     Reason(COSTS, lambda r: r.op == "embedding" and r.backward,
-           "The dense gradient is written whole, the output's gradient and the indices are read; this is on the row of "
-           "the kernel that does it, the fill before it is its helper. The original puts 3 E on the fill."),
+           "The dense gradient is written whole, the output's gradient and the indices are read; the fill with "
+           "zeros and the kernel that adds share this by their times. The original puts 3 E on the fill."),
 ]  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def test_figures_worked_out_by_hand(view):
     assert table(view, "ai,bound,roof,eff,peak") == [
         ["59.362", "memory", "5816.1", "50.0", "float16"],
         ["1365.333", "compute", "440509.5", "50.0", "bfloat16"],
-        ["na", "-", "0.0", "0.0", "float32"],
+        ["na", "-", "0.0", "na", "float32"],
         ["0.125", "memory", "5394.6", "100.0", "float32"],
         ["85.333", "memory", "2023.0", "10.1", "tf32"],
         ["341.333", "compute", "881018.9", "88.1", "float32"],

@@ -83,7 +83,10 @@ def by_hand(rows: list[dict[str, Any]], gpu: bool) -> dict[str, Any]:
     executed = [row for row in rows if row["hfu"] is not None]
     times = [row["sil"] for row in rooted]
     roofs = [round(row["roof"]) for row in rooted]  # whole ns in the database
-    out["efficiency"] = share(roofs, times, sum(times) == total)
+    helpers = (
+        bool(rows) and all(row["bound"] in ("-", None) for row in rows) and "-" in {r["bound"] for r in rows}
+    )
+    out["efficiency"] = None if helpers else share(roofs, times, sum(times) == total)
     needed = [peak_time(row, "mfu") for row in rooted if row["mfu"] is not None]
     out["mfu"] = share(needed, times, sum(times) == total)
     out["roofline_known"] = 100 * sum(times) / total if gpu and total else None
@@ -213,4 +216,4 @@ def test_one_operator_of_two_kernels(tmp_path: Path):
     assert (row["bound"], row["bound_share"]) == ("memory", 100)
     assert row["tcwhy"].startswith("float32: TF32 needs compute capability 8.0")
     first = {row["kernel"]: row for row in table(prof, "kernel")}["splitKreduce_kernel"]
-    assert (first["efficiency"], first["bound"]) == (0, "-")
+    assert (first["efficiency"], first["bound"]) == (None, "-")  # another kernel carries the work: not 0 %

@@ -17,6 +17,8 @@ from benchmarks import recordings
 from pyprof import session
 from pyprof.reports import every
 from pyprof.rules import Finding
+from pyprof.rules.context import Run
+from pyprof.units import duration
 from tests import kineto
 from tests.rules.test_any import checked
 
@@ -172,3 +174,48 @@ def test_kernels_launched_together_are_not_bound_by_launches(graph: bool, tmp_pa
     findings = pyprof.load(kineto.write(tmp_path / "trace.json", events)).findings
     assert ("R05" in set(findings["rule"])) is not graph
     assert not graph or "R06" not in set(findings["rule"])
+
+
+def _mean(prof: session.Profile, report: str, column: str, **options: str) -> float:
+    """The sum of a column over all steps, mean over the rows' devices or workers."""
+    table = prof.report(report, **options)
+    by = ["worker", "device"] if "device" in table else ["worker"]
+    return float(table.groupby(by)[column].sum().mean())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        RESNET,
+        NCCL,
+        "h100_bert_small.json.gz",
+        "mi300_resnet_act_checkpoint.json.gz",
+        "dlrm_v100_8ranks.tar.gz",
+    ],
+)
+def test_figures_of_findings_are_those_of_the_tables(data, name):
+    """All steps of these recordings are steady."""
+    prof = session.load(data / "kineto" / name)
+    savings = prof.findings.set_index("rule")["saving_ns"]
+    run = Run(prof.source())
+    of_phase = {"categories": "phase"}
+    expected = {
+        "R05": _mean(prof, "step_time", "launch_bound_ns", **of_phase),
+        "R28": _mean(prof, "overlap", "exposed_ns"),
+        "R09": _mean(prof, "step_time", "dataloader_ns", **of_phase),
+    }
+    shown = set(expected) & set(savings.index)
+    assert shown or name == "mi300_resnet_act_checkpoint.json.gz"
+    for rule in shown:
+        assert savings[rule] == pytest.approx(expected[rule], abs=1), rule
+    workers = len(run.window.workers)
+    assert sum(run.meanwhile) == pytest.approx(run.late * workers, abs=workers)
+    problem = prof.findings.set_index("rule")["problem"]
+    assert ("R03" in problem) is False or "R05" not in problem
+
+
+def test_products_of_a_finding_are_those_of_the_categories(data):
+    prof = session.load(data / "kineto" / RESNET)
+    table = prof.report("categories", group_by="kind").set_index("kind")
+    time = table.loc[["conv", "gemm"], "no_tc_ns"].sum() / 6
+    assert f"take {duration(time)} a step" in prof.findings.set_index("rule").loc["R12", "problem"]

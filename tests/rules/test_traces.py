@@ -102,7 +102,11 @@ def test_an_allocator_of_one_gpu_counts_from_zero():
         made.allocated(t, 15 << 30, 0)
     found = outcome("R43", made).finding
     assert found is not None
-    assert found.evidence == ({"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30},)
+    counted = "the allocator's count in the recording"
+    assert found.evidence == (
+        {"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30, "counted": counted},
+    )
+    assert found.problem.endswith(f", by {counted}.")
 
 
 def test_an_operator_that_uses_no_gpu_counts_without_what_runs_inside_it():
@@ -191,4 +195,25 @@ def test_a_run_that_is_not_cut_has_no_steps_to_speak_of():
         made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
     found = outcome("R05", made).finding
     assert found is not None
-    assert "there are 90 kernels, one every 10 us; the median" in found.problem
+    assert (
+        "There are 90 kernels; the median takes 4 us; the 90 calls that launch them take 135 us."
+        in found.problem
+    )
+
+
+def test_waits_for_launches_say_what_the_cpu_did() -> None:
+    """Of each 100 us the GPU works for 40. The CPU is in an operator for 20 us of the wait, in the launch for 10."""
+    made = Small()
+    for t in made.each():
+        for start in range(t + 60_000, t + 1_000_000, 100_000):
+            op = made.op("mlp", start - 30_000, start)
+            made.kernel(ADD, start, 40_000, op, launch=start - 10_000, launch_dur=10_000)
+            made.ran("aten::mlp", start - 30_000, 30_000)
+    found = outcome("R05", made).finding
+    assert found is not None
+    assert "for 600 us of 1 ms a step, 60.0 %." in found.problem
+    assert (
+        "in CUDA calls for 100 us, else in operators and ranges for 200 us, and in neither" in found.problem
+    )
+    assert "between them, for 300 us." in found.problem
+    assert "The kernels are long enough" in found.advice  # 40 us each: fusing them saves little

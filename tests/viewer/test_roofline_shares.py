@@ -47,6 +47,20 @@ def test_shares_are_those_of_the_events(copied: Callable[[], Path]) -> None:
         assert shares(client) == [expected.get(number, UNKNOWN) for number, _ in events]
 
 
+def test_a_kernel_whose_work_another_carries_has_no_share(copied: Callable[[], Path]) -> None:
+    path = copied()
+    with closing(sqlite3.connect(path)) as database:
+        kernels = [row[0] for row in database.execute("select id from event where kind = 0 order by id")]
+        places = [row[0] for row in database.execute("select id from event order by id")]
+        database.execute("update event set roofline_ns = 0")
+        database.execute("insert into verdict values (1000, '-', '-')")
+        database.execute("update event set verdict = 1000 where id = ?", (kernels[0],))
+        database.commit()
+    with serving(path) as client:
+        found = dict(zip(places, shares(client)))
+    assert (found[kernels[0]], found[kernels[1]]) == (UNKNOWN, 0)
+
+
 def test_each_worker_has_its_own(tmp_path: Path) -> None:
     session.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
     with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:

@@ -84,7 +84,7 @@ export const VIEWS: readonly View[] = [
     label: "Memory",
     group: "Time",
     aliases: [{ name: "Memory View" }],
-    nothing: (profile) => profile.counts.memory_events === 0 && "No allocation was recorded.",
+    nothing: (profile) => profile.counts.memory_events === 0 && "No single allocation was recorded.",
     load: () => import("../views/Memory.svelte"),
   },
   {

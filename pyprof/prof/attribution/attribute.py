@@ -5,7 +5,7 @@ The cost belongs to the call and is computed once per distinct call. Among the k
 
 * the *principal* carries the whole cost, the others carry 0. It is the kernel whose kind fits the operator (a GEMM
   kernel for `linear`), otherwise the longest. Several that fit share in proportion to their time; the shares are
-  integers and add up to the cost.
+  integers and add up to the cost. So share the fill with zeros and the additions of a gradient that is gathered.
 * in the backward of a product (matrix product, convolution) the two gradients are two products: each kernel that fits
   carries one. A kernel whose name gives it (dgrad, wgrad) carries that one. The longest reduction carries the bias
   gradient. dgrad and wgrad touch the same three operands and cost the same; more kernels than products share. If no

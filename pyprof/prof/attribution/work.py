@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.marker import is_event
+from pyprof.marker import EVALUATE, is_event
 from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Rows, Site, Tensor, Value
 from pyprof.prof import kernels
 from pyprof.prof.cost import UNKNOWN, find, lookup, tensors_of, total
@@ -35,8 +35,10 @@ def signature(site: Site, launched: bool) -> Signature:
     """Return the signature of a site. The outermost call with a formula owns the cost. The operator inside owns its own
     in a backward that the formula does not have (of a view whose gradient has to be copied), and where autocast
     converts an operand of a product; the product is then one of 16 bits. That is seen only of what was launched:
-    operators around others have the types of their inputs."""
+    operators around others have the types of their inputs. The engine's addition of gradients belongs to no call."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
+    if _adds_gradients(site):
+        return Signature(None, 0, event)
     users = [call for call in site.calls if not is_event(call)]
     for i, call in enumerate(users):
         cost = lookup(call)
@@ -50,6 +52,14 @@ def signature(site: Site, launched: bool) -> Signature:
     return Signature(None, 0, event)
 
 
+def _adds_gradients(site: Site) -> bool:
+    """Return whether the autograd engine ran this operator itself: after a node it adds the gradient to that of another
+    use of the same tensor, inside the node's evaluation but outside the node."""
+    names = [name for name, _ in site.seq_names[-2:]]
+    return len(names) == 2 and names[0].startswith(EVALUATE) and names[1] in _ADDITIONS
+
+
+_ADDITIONS = frozenset(["aten::add", "aten::add_"])
 _HALF, _NONE = frozenset({"float16", "bfloat16"}), frozenset[str]()
 
 

@@ -7,7 +7,9 @@ counted once per element of these loops, at the FLOPs per element that it has by
 origin (a product whose bias is added here) counts nothing. That is approximate: an operator may occur twice, or work on
 fewer elements than the loops have.
 
-Bytes: every tensor argument once; one that is read and overwritten also counts once.
+Bytes: every tensor argument once; one that is read and overwritten also counts once. A kernel that takes indices beside
+other tensors and is named for an operator that uses them (embedding, index, gather), or for none, may read a small part
+of a tensor: of each, at most as many elements as the loops have count, and without the loops the bytes are unknown.
 
 User-defined kernels that Inductor calls have their own name and a number.
 
@@ -27,6 +29,7 @@ from pyprof.model import Arg, Call, Cost, Tensor, Value
 from pyprof.prof.cost import bytes_of, cost, find, formulas, lookup
 from pyprof.prof.ops.attention import attend
 from pyprof.prof.ops.shapes import require
+from pyprof.prof.reasons import selects
 
 _NAME = re.compile(r"triton_(?:poi|red|per)_fused_(\w+)_\d+$")
 _ELEMENTS = 1 << 12  # of the tensor by which the FLOPs per element are looked up
@@ -34,6 +37,7 @@ _ELEMENTS = 1 << 12  # of the tensor by which the FLOPs per element are looked u
 _LOOPS = frozenset(
     ["activation", "cast", "dropout", "loss", "norm", "pointwise", "reduction", "softmax", "special"]
 )
+_BY_INDEX = frozenset(["embedding", "indexing", "loss"])  # families whose operators take indices
 
 
 @cache
@@ -101,17 +105,31 @@ def fused(*args: Value, kernel_name: str) -> Cost:
     192
     >>> fused(x, kernel_name="triton_poi_fused_add_1")  # no size of a loop
     Cost(flops=None, bytes=64)
+    >>> rows, table = Tensor((4,), "int64"), Tensor((1000, 8), "float16")
+    >>> fused(rows, table, x, 32, kernel_name="triton_poi_fused_embedding_0")  # 4·8 + 32·2 of 16,000 + 32·2
+    Cost(flops=0, bytes=160)
+    >>> fused(rows, table, x, kernel_name="triton_poi_fused_0").bytes
     """
     tensors = [value for value in args if isinstance(value, Tensor)]
     numbers = [value for value in args if type(value) is int]
     require(bool(tensors), "a kernel has tensors")
-    counts = [per_element(operator) for operator in listed(kernel_name) or [""]]
+    operators = listed(kernel_name) or []
+    counts = [per_element(operator) for operator in operators or [""]]
     loops = 1 if kernel_name.startswith("triton_poi") else 2
     flops = None
     # With more numbers some are sizes that vary from call to call: which, the recording does not say.
     if len(numbers) == loops and None not in counts:
         flops = sum(count for count in counts if count is not None) * prod(numbers)
+    if selects("", tensors) and (not operators or any(map(_uses_indices, operators))):
+        if len(numbers) != loops:
+            return Cost(flops, None, basis="default" if flops is None else "approximate")
+        tensors = [Tensor((min(tensor.numel, prod(numbers)),), tensor.dtype) for tensor in tensors]
     return Cost(flops, bytes_of(*tensors), basis="default" if flops is None else "approximate")
+
+
+def _uses_indices(operator: str) -> bool:
+    match = find("aten", f"aten::{operator}")
+    return match is not None and match[0].family in _BY_INDEX
 
 
 @cost("triton::sage_fwd")

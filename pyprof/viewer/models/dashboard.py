@@ -95,6 +95,7 @@ class Step(Model):
     count: int
     first: int | None
     last: int | None
+    steady: bool = Field(description="Whether they are of about equal length; else they are all steps.")
     breakdown: Breakdown
 
 

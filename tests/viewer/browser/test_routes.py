@@ -114,7 +114,7 @@ def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
     for view, words in (
         ("kernels", "No kernel ran on a GPU"),
         ("gpus", "Nothing ran on a GPU"),
-        ("memory", "No allocation was recorded"),
+        ("memory", "No single allocation was recorded"),
         ("compare", "only one"),
     ):
         page.go(view)
@@ -134,7 +134,7 @@ def test_views_without_anything_are_dimmed_and_say_why(opened: Open, on_cpu: Any
     }
     assert tips == {
         "kernels": "Nothing ran on a GPU.", "gpus": "Nothing ran on a GPU.",
-        "memory": "No allocation was recorded.", "compare": "There is only one run.",
+        "memory": "No single allocation was recorded.", "compare": "There is only one run.",
         "lines": "No call stack was recorded.",
     }  # fmt: skip
     page = opened()

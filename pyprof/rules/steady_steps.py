@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of devices and of the CPU in the steady steps, whose bounds are those of the report step_time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from statistics import fmean
+
+import numpy as np
+
+from pyprof.analysis.device_steps import activities, device_steps
+from pyprof.analysis.device_sums import device_sums
+from pyprof.analysis.idle_gaps import gaps
+from pyprof.analysis.partition import partition
+from pyprof.analysis.source import Source
+from pyprof.analysis.step_phases import IDLE, phases
+from pyprof.analysis.timeline import Activity
+from pyprof.model import Ints
+
+
+class SteadySteps:
+    """Part of the input of rules that needs the times of single events."""
+
+    source: Source
+
+    @property
+    def steady(self) -> tuple[int, int]:
+        """First and last of the steady iterations."""
+        raise NotImplementedError
+
+    @property
+    def cut(self) -> bool:
+        """True if the run was cut into iterations."""
+        return self.source.aggregation.method != "none"
+
+    @cached_property
+    def on_devices(self) -> list[dict[str, int]]:
+        """The lengths of `device_sums` of each device."""
+        return [
+            {name: int(part.sum()) for name, part in device_sums(activity, device, start, end).items()}
+            for activity, start, end in self._steps
+            for device in activity.devices
+        ]
+
+    @cached_property
+    def _every(self) -> list[tuple[Activity, Ints, Ints]]:
+        """Starts and ends of the steady steps of each worker: those of the report step_time."""
+        first, last = (number - self.source.aggregation.first for number in self.steady)
+        return [
+            (activity, steps.start[first : last + 1], steps.end[first : last + 1])
+            for activity, steps in activities(self.source)
+        ]
+
+    @property
+    def _steps(self) -> list[tuple[Activity, Ints, Ints]]:
+        """Those of each worker that used a device."""
+        return [one for one in self._every if one[0].devices and len(one[1])]
+
+    def _bounds(self, activity: Activity, start: Ints, end: Ints) -> tuple[int, int]:
+        """Return the time in which idle time counts: without steps from the first event, for what comes before is the
+        program's start."""
+        low, high = int(start[0]), int(end[-1])
+        return low if self.cut else max(low, int(activity.start.min())), high
+
+    @cached_property
+    def idle(self) -> Mapping[str, int]:
+        """Time in the steady steps in which all devices of a worker were idle, by cause, as in step_time by phase: a
+        step could be so much shorter. Without steps, from the first event: what comes before is the program's start.
+        Mean over the workers that used a device."""
+        sums = Counter[str]()
+        first, last = (number - self.source.aggregation.first for number in self.steady)
+        for activity, start, end in self._steps:
+            if self.cut and self.source.gpu:
+                parts = phases(self.source, activity, device_steps(self.source, activity.worker))
+                sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
+                continue
+            other = activity.paused.with_(activity.dataloader)
+            for cause, (begin, stop) in gaps(activity, None, *self._bounds(activity, start, end)).items():
+                sums[cause] += int((stop - begin - other.within(begin, stop)).sum())
+        return {cause: time // len(self._steps) for cause, time in sums.items() if time}
+
+    @cached_property
+    def loading(self) -> int:
+        """Time in the steady steps in which the loop waits for its DataLoader and the GPU does nothing, as in step_time
+        by phase; mean over the workers."""
+        waits = []
+        for activity, start, end in self._every:
+            busy = activity.union(np.ones(len(activity.id), bool))
+            parts = partition([activity.paused, busy, activity.dataloader], start, end)
+            waits.append(int(parts[2].sum()))
+        return int(fmean(waits)) if waits else 0
+
+    @property
+    def before(self) -> int:
+        """The time before the first event on a device, if the recording has no steps; mean over the workers."""
+        if self.cut or not self._steps:
+            return 0
+        return int(fmean(self._bounds(*one)[0] - int(one[1][0]) for one in self._steps))
+
+    @cached_property
+    def meanwhile(self) -> tuple[int, ...]:
+        """Sums over the workers of what the CPU did while all devices of a worker waited for launches: in API calls of
+        any thread, else in operators and ranges, else in neither."""
+        out = np.zeros(3, np.int64)
+        for activity, start, end in self._steps:
+            waits = gaps(activity, None, *self._bounds(activity, start, end)).get(
+                "launch-bound", (out[:0], out[:0])
+            )
+            parts = partition([activity.paused, activity.dataloader, activity.runtime, activity.cpu], *waits)
+            out += [int(part.sum()) for part in parts[2:]]
+        return tuple(out.tolist())

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No kernel of a recording does more than its chip can: what is above a peak has a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyprof.model import Arg, Call, Tensor
+from pyprof.parse import loader
+from pyprof.prof import table
+from pyprof.prof.columns import COLUMNS, View
+from pyprof.prof.cost import lookup_or_default
+from pyprof.prof.hardware import machine
+from pyprof.session import Profile
+
+# Recordings, with the chip where the recording does not name it.
+RECORDINGS = {
+    "kineto/resnet50_v100_6steps.pt.trace.json.gz": None,
+    "kineto/dlrm_v100_8ranks.tar.gz": None,
+    "kineto/h100_bert_small.json.gz": None,
+    "kineto/h100_owlv2_large.json.gz": None,
+    "kineto/mi300_resnet_act_checkpoint.json.gz": None,
+    "kineto/nccl_a100_rank0of2.json.gz": None,
+    "kineto/mi300_flux_compiled": None,
+    "kineto/mi300_sglang_decode": None,
+    "kineto/mi300_vllm_prefilldecode_piecewise": "MI300X",
+    "nsys/cifar_rtx2070_pyprof_markers.sqlite": None,
+    "nsys/h100_2gpu_1s.sqlite": "H100 SXM",
+    "nvprof/transformer_lm/net.sql": None,
+}
+# The bandwidth of the last level of cache over that of the memory: 2.1 of 0.9 TB/s on a V100 (Jia et al.,
+# arXiv 1804.06826), some 5.6 of 3.35 on an H100, 17 of 5.3 on an MI300X (AMD's CDNA 3 white paper).
+CACHE = 3.3
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_no_kernel_is_above_a_peak_without_a_reason(data: Path, name: str) -> None:
+    profile = Profile(loader.load(data / name), False)
+    chip = RECORDINGS[name]
+    view = View(profile.rows, machine.named(chip) if chip else profile.hardware)
+    frame = table.frame(
+        view, [COLUMNS[key] for key in ("kernel", "op", "sil", "bytes", "gbs", "eff", "effwhy")]
+    )
+    (bandwidth,) = {gpu.bandwidth for gpu in view.hardware.devices.values()} or {
+        view.hardware.every.bandwidth
+    }
+    fast = frame["gbs"].to_numpy(float) * 1e9 > CACHE * bandwidth
+    above = np.round(frame["eff"].to_numpy(float), 1) > 100
+    silent = frame["effwhy"].isna() | frame["effwhy"].astype(str).str.startswith("not explained")
+    assert frame[fast | above & silent].drop_duplicates(["kernel", "op"]).to_dict("records") == []
+    assert (frame["effwhy"].dropna() != "-").sum() == above.sum()
+
+
+TABLE, ROWS = Tensor((10**9,), "float32"), Tensor((768,), "int64")
+
+
+@pytest.mark.parametrize(
+    ("operator", "tensors", "size"),
+    [
+        ("fbgemm::split_embedding_codegen_lookup_adagrad_function", (TABLE, ROWS), None),
+        ("torch::autograd::CppNode<SplitLookupFunction_adagrad_Op>", (TABLE,), None),
+        ("mine::read_some", (TABLE, ROWS), None),  # indices beside another tensor
+        ("aten::index", (TABLE,), None),  # its list of indices was not recorded
+        ("triton_poi_fused_0", (ROWS, TABLE), None),
+        ("fbgemm::bounds_check_indices", (ROWS,), 8 * 768),
+        ("mine::warp", (TABLE,), 4 * 10**9),
+        ("c10d::_allgather_base_x", (TABLE,), 4 * 10**9),
+    ],
+)
+def test_what_indices_select_is_not_counted_as_a_whole(
+    operator: str, tensors: tuple[Tensor, ...], size: int | None
+) -> None:
+    assert lookup_or_default(Call("aten", operator, tuple(Arg("", x) for x in tensors))).bytes == size
