@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities
-from pyprof.analysis.device_sums import device_sums
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, View, report
@@ -63,15 +62,18 @@ def overlap(source: Source) -> pd.DataFrame:
 
 def _rows(activity: Activity, steps: Steps, device: int) -> dict[str, Any]:
     """Return the columns for the steps of a device."""
-    sums = device_sums(activity, device, steps.start, steps.end)
-    computation, communication, exposed = (
-        sums[name] for name in ("computation", "communication", "exposed_communication")
+    parts = activity.classes(activity.on(device))
+    working = parts["kernel"].with_(parts["communication"])
+    any_work = working.with_(parts["memcpy"]).with_(parts["memset"])
+    computation, communication, work, busy = (
+        union.within(steps.start, steps.end)
+        for union in (parts["kernel"], parts["communication"], working, any_work)
     )
-    both = communication - exposed
+    both = computation + communication - work
     share = np.where(communication > 0, 100 * both / np.maximum(communication, 1), np.nan)
     step = of_steps(activity, steps)
     return {
         **step, "device": device, "computation_ns": computation, "communication_ns": communication,
-        "overlap_ns": both, "exposed_ns": exposed, "overlap": share, "memory_ns": sums["exposed_memory"],
-        "other_ns": step["total_ns"] - sums["busy"],
+        "overlap_ns": both, "exposed_ns": communication - both, "overlap": share, "memory_ns": busy - work,
+        "other_ns": step["total_ns"] - busy,
     }  # fmt: skip

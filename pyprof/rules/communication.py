@@ -56,7 +56,7 @@ def comm_exposed(run: Run) -> Finding | None:
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
     """
-    exposed, total = run.mean("exposed_communication"), run.mean("communication")
+    exposed, total = run.mean("exposed_communication_ns"), run.mean("communication_ns")
     if run.share(exposed) <= limit("R28.share"):
         return None
     table = _communication(run)

@@ -347,8 +347,8 @@ class Run(SteadySteps):
     # --- figures of the window
 
     def mean(self, name: str) -> int:
-        """Return a length of `device_sums` in the steady steps, mean over the devices that were used."""
-        return int(fmean(sums[name] for sums in self.on_devices)) if self.on_devices else 0
+        """Return a length of `iteration_device`, mean over the devices that were used."""
+        return int(fmean(device.sums.get(name, 0) for device in self.used)) if self.used else 0
 
     def part(self, name: str) -> int:
         """Return a part of the wall time, mean over the workers."""

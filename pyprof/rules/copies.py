@@ -111,7 +111,7 @@ def exposed_memcpy(run: Run) -> Finding | None:
     Fires: 10 ms of copies in a step of 100 ms, before its first kernel.
     Silent: the same copies on another stream while kernels run.
     """
-    exposed, kernels = run.mean("exposed_memory"), run.mean("computation")
+    exposed, kernels = run.mean("exposed_memory_ns"), run.mean("kernel_busy_ns")
     if run.share(exposed) <= limit("R11.share"):
         return None
     copies = run.events(

@@ -156,7 +156,7 @@ def straggler(run: Run) -> Finding | None:
         "Compare what it does before the collectives (the evidence): more computation than others means uneven data "
         "(lengths, padding, experts) or a slower GPU (clocks, temperature); equal computation means a late process: "
         "data loading, logging, checkpoints, a slow or shared host.",
-        min(alone, run.mean("exposed_communication")),
+        min(alone, run.mean("exposed_communication_ns")),
         _ranks(run, late_rows, times, names),
         "In the report stragglers, lateness is spread over the ranks.",
     )

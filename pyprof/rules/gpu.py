@@ -40,10 +40,10 @@ def gpu_underused(run: Run) -> Finding | None:
     Fires: kernels and copies for 30 ms of 100 ms.
     Silent: for 60 ms of 100 ms.
     """
-    busy = run.share(run.mean("busy"))
+    busy = run.share(run.mean("busy_ns"))
     if busy >= limit("R03.busy") or not run.wall:
         return None
-    idle = {**run.idle, "data loader": run.idle.get("data loader", 0) + run.loading}
+    idle = {**run.idle, "data loader": run.idle.get("data loader", 0) + run.part("dataloader")}
     causes = sorted(idle.items(), key=lambda item: -item[1])
     cause, time = causes[0]
     parts = {name: run.part(name) for name in _MEANWHILE}

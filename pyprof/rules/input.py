@@ -33,7 +33,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     waits = _waits(run)
     if waits is None or _workers(run) == {"0"}:
         return None
-    part = run.loading
+    part = run.part("dataloader")
     if run.share(part) <= limit("R08.share"):
         return None
     settings = _settings(run)
@@ -72,7 +72,7 @@ def workers_zero(run: Run) -> Finding | None:
             "needs num_workers of the DataLoader, which this recording lacks; record with pyprof"
         )
     usable = run.facts.get("cpu.usable", "")
-    part = run.loading
+    part = run.part("dataloader")
     if workers != {"0"} or usable == "1" or run.share(part) <= limit("R09.share"):
         return None
     count = min(4, int(usable) - 1) if usable.isdigit() else 2

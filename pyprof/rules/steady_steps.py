@@ -11,7 +11,6 @@ from statistics import fmean
 import numpy as np
 
 from pyprof.analysis.device_steps import activities, device_steps
-from pyprof.analysis.device_sums import device_sums
 from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.partition import partition
 from pyprof.analysis.source import Source
@@ -34,15 +33,6 @@ class SteadySteps:
     def cut(self) -> bool:
         """True if the run was cut into iterations."""
         return self.source.aggregation.method != "none"
-
-    @cached_property
-    def on_devices(self) -> list[dict[str, int]]:
-        """The lengths of `device_sums` of each device."""
-        return [
-            {name: int(part.sum()) for name, part in device_sums(activity, device, start, end).items()}
-            for activity, start, end in self._steps
-            for device in activity.devices
-        ]
 
     @cached_property
     def _every(self) -> list[tuple[Activity, Ints, Ints]]:
@@ -80,17 +70,6 @@ class SteadySteps:
             for cause, (begin, stop) in gaps(activity, None, *self._bounds(activity, start, end)).items():
                 sums[cause] += int((stop - begin - other.within(begin, stop)).sum())
         return {cause: time // len(self._steps) for cause, time in sums.items() if time}
-
-    @cached_property
-    def loading(self) -> int:
-        """Time in the steady steps in which the loop waits for its DataLoader and the GPU does nothing, as in step_time
-        by phase; mean over the workers."""
-        waits = []
-        for activity, start, end in self._every:
-            busy = activity.union(np.ones(len(activity.id), bool))
-            parts = partition([activity.paused, busy, activity.dataloader], start, end)
-            waits.append(int(parts[2].sum()))
-        return int(fmean(waits)) if waits else 0
 
     @property
     def before(self) -> int:
