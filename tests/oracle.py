@@ -285,19 +285,20 @@ class Oracle:
             else:
                 bounds = [first, last]
             own = [Iteration(worker, n, a, b, (a, b), b >= last) for n, (a, b) in enumerate(pairwise(bounds))]
-            self._wait_for_devices(own, [e for e in self.events if e.worker == worker])
+            whole = len(own) == 1 and key is None and not (self.what.steps and 100 in self.workers)
+            self._wait_for_devices(own, [e for e in self.events if e.worker == worker], whole)
             out += own
         return out
 
     @staticmethod
-    def _wait_for_devices(iterations: list[Iteration], events: list[Event]) -> None:
+    def _wait_for_devices(iterations: list[Iteration], events: list[Event], whole: bool) -> None:
         """An iteration lasts until what it launched has ended, and the next one begins there. The first waits for what
-        ran before."""
+        ran before, unless it is the whole recording."""
         of = [[e for e in events if e.launch and one.has(e.begin)] for one in iterations]
         if not any(of):
             return
         reached = iterations[0].start
-        if of[0]:
+        if of[0] and not whole:
             first = min(e.raw.start for e in of[0])
             others = [e for e in events if not e.launch or not any(one.has(e.begin) for one in iterations)]
             reached = max([reached, *(e.raw.end for e in others if e.raw.end < first)])

@@ -170,7 +170,9 @@ def _tables(store: Store, cut: Iterations, progress: Progress) -> dict[str, dict
     devices: list[dict[str, Ints]] = []
     for done, worker in enumerate(workers):
         index = np.flatnonzero(cut.worker == worker)
-        facts = _Worker(store, worker, cut.start[index], cut.end[index], is_communication)
+        facts = _Worker(
+            store, worker, cut.start[index], cut.end[index], is_communication, cut.method == "none"
+        )
         progress((done + 0.3) / len(workers) * 0.7)
         keys = {"worker": cut.worker[index], "number": cut.number[index]}
         ids = {"first_event": facts.event_bounds, "last_event": facts.event_ends,
@@ -203,10 +205,13 @@ def _concatenate(tables: list[dict[str, Ints]]) -> dict[str, Ints]:
 class _Worker:
     """The facts of one worker as columns, and its iterations.
 
-    `start`, `end`: their bounds on the devices. `cut_off` is -1 where it is unknown.
+    `start`, `end`: their bounds on the devices. `cut_off` is -1 where it is unknown. `whole`: one iteration for the
+    whole recording, which also has what was launched before.
     """
 
-    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools):
+    def __init__(
+        self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools, whole: bool
+    ):
         self.store = store
         self.low, self.high = first_id(worker), first_id(worker + 1)
         self._worker, self._communication = worker, is_communication
@@ -232,7 +237,7 @@ class _Worker:
         self.event_bounds, self.event_ends = self._ids(self._launch, start, end)
         self.op_bounds, self.op_ends = self._ids(self._op["start_ns"].values, start, end)
         own = self._device_bounds(start, end)
-        self.start, self.end = own.start, own.end
+        self.start, self.end = start if whole else own.start, own.end
         self.cut_off = own.cut_off.astype(np.int64) if own.known else np.full(len(start), -1)
         sync = self._api.pop("kind").values == API_KINDS.index("sync")
         waits = self._api["start_ns"].values[sync]

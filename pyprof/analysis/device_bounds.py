@@ -4,8 +4,8 @@ plugin of torch.profiler.
 
 Iteration i is [max(end of the one before, its start on the host), max(its end on the host, the last end on a device
 of what it launched)]. The first one starts no earlier than the last end of events that no iteration launched and that
-ended before its own first event. Iterations touch: their sum is the window. Where none launched anything, the bounds
-are those of the host.
+ended before its own first event, unless it is the whole recording (`aggregation`). Iterations touch: their sum is the
+window. Where none launched anything, the bounds are those of the host.
 """
 
 from __future__ import annotations
