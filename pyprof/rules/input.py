@@ -51,7 +51,7 @@ def dataloader_bound(run: Run) -> Finding | None:
             *({"loader": text} for text in [", ".join(f"{k}={v}" for k, v in settings.items())] if text),
             *waits,
         ],
-        "The Dataloader's part of the summary falls.",
+        "The DataLoader's part of the summary falls.",
     )
 
 
@@ -83,7 +83,7 @@ def workers_zero(run: Run) -> Finding | None:
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),
         waits,
-        "The Dataloader's part of the summary falls; more workers than needed cost memory only.",
+        "The DataLoader's part of the summary falls; more workers than needed cost memory only.",
     )
 
 

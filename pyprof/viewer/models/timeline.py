@@ -88,6 +88,9 @@ class Timeline(Model):
     tracks: list[Track]
     counters: list[Counter] = Field(description="Of devices, as far as the recording knows them.")
     steps: list[TimelineStep] = Field(description="At most 20,000.")
+    causes: dict[str, str] = Field(
+        description="Causes of idle time that the recording has, each with what to do."
+    )
 
 
 class RankOffset(Model):
