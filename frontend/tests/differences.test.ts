@@ -56,6 +56,8 @@ const timeline = (start: number, end: number, workers: number): Timeline => ({
   tracks: Array.from({ length: workers }, (_, id) => track(id + 1, id, start, end)),
   counters: [],
   steps: [{ worker: 0, number: 3, start, end }],
+  pauses: [{ worker: workers - 1, start, end }],
+  causes: { [`cause ${workers}`]: "" },
 });
 
 test("workers, tracks and steps of the other recording are told apart", () => {
@@ -68,6 +70,8 @@ test("workers, tracks and steps of the other recording are told apart", () => {
     [1, 0, true],
   ]);
   expect(both.steps.map(({ worker }) => worker)).toEqual([0, otherWorker(0)]);
+  expect(both.pauses.map(({ worker }) => worker)).toEqual([1, otherWorker(0)]);
+  expect(Object.keys(both.causes)).toEqual(["cause 2", "cause 1"]);
   expect([extentOf(both, 1), extentOf(both, otherWorker(0))]).toEqual([
     { from: 0, to: 100 },
     { from: 50, to: 70 },

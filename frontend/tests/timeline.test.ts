@@ -193,6 +193,8 @@ const TIMELINE = {
   end: 1000,
   counters: [{ worker: 0, device: 0, key: "hfu", title: "HFU", unit: "%", text: "" }],
   steps: [],
+  pauses: [],
+  causes: {},
   workers: [
     { id: 0, name: "rank0" },
     { id: 1, name: "rank1" },

@@ -20,12 +20,13 @@ from pyprof.reports.headline import Step
 from pyprof.terminal import visible
 from pyprof.units import duration
 
+# Those of the page in its light theme (frontend/src/style.css), which are told apart without red or green cones too.
 _COLORS = {
-    "forward": "#4c78a8", "backward": "#f58518", "recompute": "#e45756", "optimizer": "#54a24b", "no_phase": "#9d755d",
-    "dataloader": "#b279a2", "data_loader": "#b279a2", "launch_bound": "#9a9a9a", "queued": "#6f6f6f",
-    "synchronization": "#c9a227", "host_copy": "#72b7b2", "not_recorded": "#d0d0d0",
+    "forward": "#a5d9a8", "backward": "#006c64", "recompute": "#9bd2ff", "optimizer": "#2b9f7e", "no_phase": "#95a4eb",
+    "dataloader": "#eec26b", "data_loader": "#af9032", "launch_bound": "#c05308", "queued": "#e1e4e8",
+    "synchronization": "#774002", "host_copy": "#4e68be", "not_recorded": "#b3b8be",
 }  # fmt: skip
-_OTHER = "#b8b0ac"
+_OTHER = "#c18ab7"
 _FRAME = (
     "border:1px solid #8885;border-radius:6px;padding:.6em .8em;margin:.2em 0;max-width:62em;line-height:1.45"
 )

@@ -20,7 +20,7 @@ from pyprof.model import Ints, Stack
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 
-_ADVICE = {
+ADVICE = {
     "queued": "The work was launched in time: the GPU needs a few us between kernels. Fewer, larger kernels help: "
     "fuse with torch.compile, or replay a CUDA graph.",
     "data loader": "The loop waits for data: raise num_workers, keep workers alive (persistent_workers), and move "
@@ -334,7 +334,7 @@ def gap(activity: Activity, start: int, end: int, event: int, work: Callable[[in
         event=None if event == NONE else int(activity.id[event]),
         **{key: texts[key] for key in _KEYS["place"]},
         op_id=op_id[0][0] if op_id and texts["operator"] else None,
-        advice=_ADVICE[cause],
+        advice=ADVICE[cause],
     )
 
 
@@ -374,5 +374,5 @@ def _sums(table: pd.DataFrame, keys: list[str], worker: str, device: int, window
     cause = [CAUSES[number] for number in table["cause"]]
     return table.assign(
         worker=worker, device=device, cause=cause, share=100 * table["total_ns"] / window,
-        advice=[_ADVICE[name] for name in cause],
+        advice=[ADVICE[name] for name in cause],
     )  # fmt: skip

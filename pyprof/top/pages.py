@@ -20,12 +20,12 @@ from pyprof.viewer.models import Details
 BOLD = Style(bold=True)
 _MOST_LINES = 50  # of a call stack or a table
 # Parts of a step: a letter, so that no color is needed, and the color, one that people tell apart who do not see red or
-# green (Okabe and Ito, "Color Universal Design", 2008). Phases are upper case, waits lower case.
+# green (Okabe and Ito, "Color Universal Design", 2008, and browns). Phases are upper case, waits lower case.
 _PARTS = {
     "forward": ("F", "#56b4e9"), "backward": ("B", "#e69f00"), "recompute": ("R", "#cc79a7"),
     "optimizer": ("O", "#009e73"), "no_phase": ("W", "#cccccc"), "dataloader": ("D", "#f0e442"),
-    "other": ("x", "#aaaaaa"), "data_loader": ("d", "#f0e442"), "launch_bound": ("l", "#d55e00"),
-    "queued": ("q", "#999999"), "synchronization": ("s", "#cc79a7"), "host_copy": ("h", "#4f94d4"),
+    "other": ("x", "#aaaaaa"), "data_loader": ("d", "#af9032"), "launch_bound": ("l", "#d55e00"),
+    "queued": ("q", "#999999"), "synchronization": ("s", "#9b582f"), "host_copy": ("h", "#4f94d4"),
     "not_recorded": ("n", "#777777"),
 }  # fmt: skip
 

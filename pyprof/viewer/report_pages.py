@@ -49,7 +49,7 @@ def reports() -> list[models.Report]:
     return [
         models.Report(
             name=report.name, title=report.title, suffix=report.suffix, text=report.text,
-            columns=columns_of(report.all_columns),
+            needs=report.needs, columns=columns_of(report.all_columns),
             options=[
                 models.Option(
                     name=option.name, text=option.text, default=option.default,

@@ -36,7 +36,8 @@ def roofline(source: Source, limit: int) -> Roofline:
     unknown = sum(point.flops is None or point.bytes is None for point in points)
     if unknown:
         notes.append(
-            f"{unknown:,} of {len(points):,} kernels are not shown: their FLOPs or bytes are unknown."
+            f"{unknown:,} of {len(points):,} {'kernels' if source.gpu else 'operators'} are not shown: their FLOPs or "
+            "bytes are unknown."
         )
     ceilings, reasons = _ceilings(source)
     return Roofline(points=points[:limit], ceilings=ceilings, total=len(points), notes=notes + reasons)
@@ -140,6 +141,6 @@ def _ceilings(source: Source) -> tuple[list[Ceiling], list[str]]:
                 for dtype, peak in peaks.items()
             ]
     if not rows:
-        reason = "The recording does not name its GPU" if source.gpu else "Nothing ran on a GPU"
-        reasons.append(f"{reason}, so there are no ceilings.")
+        unnamed = "The recording does not name its GPU, so there are no ceilings."
+        reasons.append(unnamed if source.gpu else "No ceilings are drawn for a CPU.")
     return out, reasons

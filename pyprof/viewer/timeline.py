@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pyprof.analysis import rank_moments
 from pyprof.marker import readable
 from pyprof.model import DIRECTIONS, NO_MODULE
+from pyprof.reports.idle import ADVICE
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
 from pyprof.viewer.counter_values import available
@@ -80,7 +81,15 @@ def timeline(store: Store, version: str) -> Timeline:
                 (_MARKS,),
             )
         ],
+        causes=_causes(store),
     )
+
+
+def _causes(store: Store) -> dict[str, str]:
+    """Return the causes of idle time among the texts of the tracks, with the advice of the report idle."""
+    marks = ", ".join("?" * len(ADVICE))
+    texts = {text for (text,) in store.rows(f"select text from label where text in ({marks})", tuple(ADVICE))}
+    return {cause: advice for cause, advice in ADVICE.items() if cause in texts}
 
 
 def _track(row: tuple[Any, ...]) -> Track:

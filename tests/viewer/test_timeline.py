@@ -330,6 +330,7 @@ def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: session.
     within = {row.cause: row.total_ns for row in report.itertuples()}
     # The report is of the steps.
     assert within == shown
+    assert set(client.json("/api/timeline")["causes"]) == set(within)  # the others do not occur
     client.json("/api/timeline/selection", 422, start=5, end=5)
 
 

@@ -10,6 +10,7 @@ export type Meaning =
   | "overlap"
   | "runtime"
   | "dataloader"
+  | "afterload"
   | "io"
   | "cpu"
   | "forward"
@@ -24,3 +25,57 @@ export const colour = (meaning: Meaning): string => `var(--c-${meaning})`;
 
 /** For things that have no meaning of their own, such as the operators of a donut: by rank, the rest grey. */
 export const rank = (place: number): string => (place < 10 ? `var(--r-${place})` : "var(--c-outside)");
+
+const PARTS: Record<string, Meaning> = {
+  tc: "tc",
+  kernel: "kernel",
+  memory: "memory",
+  dataloader: "dataloader",
+  io: "io",
+  cpu: "cpu",
+  other: "other",
+  memcpy: "memory",
+  memset: "memset",
+  communication: "communication",
+  runtime: "runtime",
+  idle: "idle",
+  forward: "forward",
+  recompute: "recompute",
+  backward: "backward",
+  optimizer: "optimizer",
+  no_phase: "cpu",
+  // Causes of idle time, as in the timeline.
+  data_loader: "afterload", // beside the waits for the data loader themselves
+  launch_bound: "cpu",
+  synchronization: "runtime",
+  host_copy: "memory",
+  queued: "idle",
+  not_recorded: "outside",
+  using: "compute",
+  busy: "compute",
+  not_tc: "kernel",
+  no_tc: "kernel",
+  without: "kernel",
+};
+/** Where kernels are one part, with or without tensor cores, they have a colour of their own. */
+const WHOLE: Record<string, Record<string, Meaning>> = {
+  step_time: { kernel: "compute" },
+  kernel_time: { other: "kernel" },
+  tensor_cores: { other: "kernel" },
+};
+
+/** Phases of work on a device, beside causes of idle time in the colors of the host. */
+const ON_DEVICE: Record<string, Meaning> = {
+  forward: "kernel",
+  backward: "tc",
+  recompute: "memset",
+  optimizer: "compute",
+  no_phase: "overlap",
+};
+
+/** What a part of a breakdown means, on a recording with or without a GPU. */
+export function meaningOf(breakdown: string, part: string, gpu: boolean): Meaning {
+  const key = part.replace(/_ns$/, "");
+  if (gpu && breakdown === "step_time" && key in ON_DEVICE) return ON_DEVICE[key]!;
+  return WHOLE[breakdown]?.[key] ?? PARTS[key] ?? "other";
+}

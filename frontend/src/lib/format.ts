@@ -19,9 +19,15 @@ export function number(value: number | null | undefined): string {
   return Number.isInteger(value) ? WHOLE.format(value) : (Math.abs(value) < 100 ? FRACTION : LARGE).format(value);
 }
 
-/** A number of a column without a scale. */
-export function figure(value: number, unit: string): string {
-  return number(unit === "%" && Math.abs(value) >= 1 ? Number(value.toFixed(2)) : value);
+/** How many decimals the numbers of a column without a unit of size have: enough for four digits of the largest, and no more than one
+ * of them needs. */
+export function placesOf(values: readonly number[]): number {
+  const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const enough = largest >= 1000 ? 1 : largest >= 10 ? 2 : largest >= 1 ? 3 : 4;
+  let needed = 0;
+  for (const value of values)
+    if (needed < enough && !Number.isInteger(value)) needed = Math.max(needed, decimals(number(Number(value.toFixed(enough)))));
+  return needed;
 }
 /** A figure with its unit, of any kind. */
 export function said(one: { value: unknown; unit: string }): string {
@@ -77,7 +83,7 @@ export function scaleOf(unit: "ns" | "B", largest: number, name = ""): Scale {
   return { name: fits[0], size: fits[1], places: fits[1] === 1 ? 0 : most >= 1000 ? 1 : most >= 100 ? 2 : 3 };
 }
 
-const FIXED = [0, 1, 2, 3].map(
+const FIXED = [0, 1, 2, 3, 4].map(
   (places) => new Intl.NumberFormat("en-US", { minimumFractionDigits: places, maximumFractionDigits: places }),
 );
 
@@ -130,6 +136,13 @@ export function bytes(value: number | null | undefined): string {
   return value == null ? UNKNOWN : fitted(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 }
 
+/** How times beside each other are said: all in the unit of the largest, with as many decimals. */
+export function alike(times: readonly (number | null)[]): (ns: number | null) => string {
+  const scale = scaleOf("ns", Math.max(0, ...times.map((time) => Math.abs(time ?? 0))));
+  const fewer = { ...scale, places: Math.max(0, scale.places - 1) };
+  return (ns) => (ns === null ? UNKNOWN : `${scaled(ns, fewer)} ${scale.name}`);
+}
+
 /** A number with the unit that fits it. */
 export const amount = (value: number, unit: string): string => (unit === "ns" ? time(value) : unit === "B" ? bytes(value) : number(value));
 
@@ -155,9 +168,25 @@ export function percent(share: number | null | undefined): string {
   return `${share.toFixed(1)} %`;
 }
 
+/** A share in a column or a list of them: each with one decimal. */
+export function share(of: number | null | undefined): string {
+  if (of == null) return UNKNOWN;
+  if (of > 0 && of < 0.1) return "< 0.1 %";
+  const rest = 100 - of;
+  return rest > 1e-9 && rest < 0.1 ? "> 99.9 %" : `${of.toFixed(1)} %`;
+}
+
 /** The same at an axis, where 50 ms is no more exact than 100 ms. */
 export function tick(text: string): string {
   return text.replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
+}
+
+/** What tells the numbers of iterations from those of the program's steps; empty where they are the same, or there are no steps. */
+export function numbering(one: { first: number; last: number; steps: readonly [number, number] | null } | undefined): string {
+  if (!one?.steps || (one.steps[0] === one.first && one.steps[1] === one.last)) return "";
+  const range = (what: string, from: number, to: number): string => (from === to ? `${what} ${from}` : `${what}s ${from} to ${to}`);
+  const [first, last] = one.steps;
+  return `Iterations are counted from 0: the program's ${range("step", first, last)} ${first === last ? "is" : "are"} ${range("iteration", one.first, one.last)}.`;
 }
 
 /** A sentence of the server's, whose microseconds are plain letters, as a terminal needs them. */

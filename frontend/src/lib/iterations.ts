@@ -2,6 +2,7 @@
 import type { Bars } from "../api/client";
 import type { Bar, Series } from "../charts/Stacks.svelte";
 import { colour, type Meaning } from "./colours";
+import { titled } from "./profile.svelte";
 
 /** From the bottom of a bar to its top. */
 const PARTS: readonly Meaning[] = ["tc", "kernel", "memory", "cpu", "io", "dataloader", "other"];
@@ -10,7 +11,7 @@ const PARTS: readonly Meaning[] = ["tc", "kernel", "memory", "cpu", "io", "datal
 const shown = (answer: Bars): Meaning[] => PARTS.filter((part) => answer.parts[part]?.some((value) => value !== null));
 
 export function series(answer: Bars): Series[] {
-  return shown(answer).map((part) => ({ key: part, label: answer.headings[part] ?? part, colour: colour(part) }));
+  return shown(answer).map((part) => ({ key: part, label: titled(answer.headings[part] ?? part), colour: colour(part) }));
 }
 
 export interface Iteration extends Bar {

@@ -29,9 +29,14 @@ export const served = {
   },
 };
 
-/** A heading as this profile means it: without a GPU, time is operators' own on the CPU, and there are no API calls. */
-export const titled = (heading: string): string =>
-  served.gpu ? heading : heading.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)").replace(" incl. API", "");
+/** A heading as the page says it: the DataLoader is spelled as torch does, and not as DLProf. Without a GPU, time is operators' own on
+ * the CPU, and there are no API calls. */
+export function titled(heading: string): string {
+  const spelled = heading.replace("Dataloader", "DataLoader");
+  return served.gpu
+    ? spelled
+    : spelled.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)").replace(" incl. API", "");
+}
 /** Columns that a GPU fills: without one they are there for who wants them. */
 export const shownWithout = (key: string): boolean => served.gpu || !DEVICE.test(key);
 const DEVICE =

@@ -19,6 +19,7 @@ export function choose(unit: Unit, name: string): void {
   keep(`unit-${unit}`, name || undefined);
 }
 
-/** How a column whose largest value is this is shown; undefined for units that are not scaled. */
-export const columnScale = (unit: string, largest: number): Scale | undefined =>
-  unit === "ns" || unit === "B" ? scaleOf(unit, largest, chosen[unit]) : unit === "FLOP/s" ? rateScale(largest) : undefined;
+/** How a column whose largest value is this is shown; undefined for units that are not scaled. `name`: the unit of the column, unless
+ * the reader chose one. */
+export const columnScale = (unit: string, largest: number, name = ""): Scale | undefined =>
+  unit === "ns" || unit === "B" ? scaleOf(unit, largest, chosen[unit] || name) : unit === "FLOP/s" ? rateScale(largest) : undefined;

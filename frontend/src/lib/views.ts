@@ -8,12 +8,15 @@ export interface View {
   group: string;
   /** Other names that find it, each with what it opens. */
   aliases: readonly { name: string; params?: Record<string, string> }[];
+  /** What it is called without a GPU; null: the menu does not have it then. */
+  onCpu?: string | null;
   /** Why there is nothing in it, if there is nothing. */
   nothing?: (profile: Profile) => string | false;
   load: () => Promise<{ default: Component }>;
 }
 
-const onCpu = (profile: Profile): string | false => !profile.gpu && "Nothing ran on a GPU.";
+export const NO_STACKS =
+  "No call stack was recorded, so there are no source lines: record with pyprof.init(), or with_stack=True in torch.profiler.";
 
 export const VIEWS: readonly View[] = [
   {
@@ -55,7 +58,7 @@ export const VIEWS: readonly View[] = [
     label: "Source lines",
     group: "Operators",
     aliases: [{ name: "Call stacks" }, { name: "Code" }],
-    nothing: (profile) => profile.counts.stacks === 0 && "No call stack was recorded.",
+    nothing: (profile) => profile.counts.stacks === 0 && NO_STACKS,
     load: () => import("../views/Lines.svelte"),
   },
   {
@@ -76,7 +79,7 @@ export const VIEWS: readonly View[] = [
     label: "Kernels",
     group: "Time",
     aliases: [{ name: "Kernel View" }, { name: "GPU Kernel" }, { name: "All launches", params: { tab: "launches" } }, { name: "Roofline" }],
-    nothing: onCpu,
+    onCpu: "Roofline",
     load: () => import("../views/Kernels.svelte"),
   },
   {
@@ -84,7 +87,9 @@ export const VIEWS: readonly View[] = [
     label: "Memory",
     group: "Time",
     aliases: [{ name: "Memory View" }],
-    nothing: (profile) => profile.counts.memory_events === 0 && "No single allocation was recorded.",
+    nothing: (profile) =>
+      profile.counts.memory_events === 0 &&
+      "No single allocation was recorded: torch.profiler records them with profile_memory=True, pyprof.profile() with memory=True.",
     load: () => import("../views/Memory.svelte"),
   },
   {
@@ -92,7 +97,7 @@ export const VIEWS: readonly View[] = [
     label: "GPUs",
     group: "Machine",
     aliases: [{ name: "GPUs View" }],
-    nothing: onCpu,
+    onCpu: null,
     load: () => import("../views/Gpus.svelte"),
   },
   {
@@ -138,6 +143,9 @@ export const VIEWS: readonly View[] = [
 
 /** The views that there can be: a file has nothing to compare with. */
 export const offered = (): readonly View[] => (backend().live ? VIEWS : VIEWS.filter((view) => view.id !== "compare"));
+
+/** What the menu calls a view; null: it does not have it, because the recording has no GPU. */
+export const called = (view: View, gpu: boolean): string | null => (gpu || view.onCpu === undefined ? view.label : view.onCpu);
 
 /** Addresses of views that are parts of another now, and of DLProf's viewer. */
 const OLD: Record<string, [string, Record<string, string>]> = {

@@ -8,7 +8,7 @@ export interface Numbers {
   /** Where the column's values are in a row. */
   at: number;
   scale: format.Scale | undefined;
-  /** Decimals of the longest number without a scale, so that points stand under each other. */
+  /** Decimals of the numbers without a scale: as many in each, so that points stand under each other. */
   places: number;
   /** Sum over all rows, of which shares are; null where rows do not add up. */
   whole: number | null;
@@ -27,24 +27,44 @@ export interface Written {
 
 export const numeric = (column: Column): boolean => column.kind === "int" || column.kind === "float";
 
+/** Columns of one call, of which a reader compares one with another: they have one scale. */
+const OF_A_CALL = /^(mean|avg|median|max|min|p\d+|std)(_|$)|_(mean|avg|median|max|min)$/;
+const LEAST = 0.1; // of the largest column's unit, down to which a smaller column has it, too
+const MOST = 1e5; // what a unit that is common to several columns is not used for
+
 export function numbersOf(columns: readonly Column[], rows: readonly (readonly Cell[])[], totals: Record<string, Total> = {}): Numbers[] {
+  const values = columns.map((column, at) =>
+    numeric(column) ? rows.map((row) => row[at]).filter((value) => typeof value === "number") : [],
+  );
+  const largest = values.map((some) => some.reduce((all, value) => Math.max(all, Math.abs(value)), 0));
+  const most = (some: readonly number[]): number => some.reduce((all, one) => Math.max(all, one), 0);
+  const scaleOf = (column: Column, at: number): format.Scale | undefined => {
+    if (column.unit !== "ns" && column.unit !== "B") return columnScale(column.unit, largest[at]!);
+    const same = columns.flatMap((one, place) => (one.unit === column.unit && largest[place]! > 0 ? [place] : []));
+    const whole = columnScale(column.unit, most(same.map((place) => largest[place]!)))!; // of the largest column
+    if (!largest[at]) return { ...whole, places: 0 };
+    const group = same.filter((place) => OF_A_CALL.test(columns[place]!.key)).map((place) => largest[place]!);
+    if (!OF_A_CALL.test(column.key)) return columnScale(column.unit, largest[at]!, largest[at]! >= LEAST * whole.size ? whole.name : "");
+    const common = columnScale(column.unit, Math.min(...group))!;
+    const all = most(group);
+    return all / common.size < MOST ? columnScale(column.unit, all, common.name) : columnScale(column.unit, largest[at]!);
+  };
   return columns.map((column, at) => {
-    const values = numeric(column) ? rows.map((row) => row[at]).filter((value) => typeof value === "number") : [];
-    const scale = columnScale(column.unit, Math.max(0, ...values.map(Math.abs)));
-    const places = scale || column.kind !== "float" ? 0 : Math.max(0, ...values.map((v) => format.decimals(format.figure(v, column.unit))));
+    const scale = scaleOf(column, at);
+    const places = scale || column.kind !== "float" ? 0 : format.placesOf(values[at]!);
     return { column, at, scale, places, whole: column.unit === "ns" || column.unit === "B" ? (totals[column.key]?.all ?? null) : null };
   });
 }
 
 export function written(value: number, { column, scale, places, whole }: Numbers): Written {
-  const text = scale ? format.scaled(value, scale) : format.figure(value, column.unit);
-  const share = whole !== null && whole > 0 && value > 0 ? (100 * value) / whole : null;
+  const text = scale ? format.scaled(value, scale) : format.scaled(value, { name: "", size: 1, places });
+  const share = whole !== null && whole > 0 && value >= 0 ? (100 * value) / whole : null;
   const exact = format.exact(value, column.unit);
   const said = share === null ? exact : `${exact}\n${format.percent(share)} of ${format.exact(whole!, column.unit)} in all rows`;
   return {
     text,
-    tip: scale?.places || share !== null ? said : null,
-    pad: places ? format.padding(text, places) : null,
+    tip: scale?.places || share !== null || (places && text !== format.number(value)) ? said : null,
+    pad: format.padding(text, scale?.places ?? places),
     unit: scale?.name ?? "",
     share,
   };

@@ -37,6 +37,7 @@ export function joined(base: Timeline, other: Timeline, names: readonly [string,
     counters: [...base.counters, ...other.counters.map(moved)],
     steps: [...base.steps, ...other.steps.map(moved)],
     pauses: [...base.pauses, ...other.pauses.map(moved)],
+    causes: { ...base.causes, ...other.causes },
   };
 }
 

@@ -43,6 +43,7 @@ class Report(Model):
     title: str
     suffix: str
     text: str
+    needs: str = Field(description="What a recording needs for it to have rows; empty: nothing special.")
     columns: list[Column]
     options: list[Option]
     view: View

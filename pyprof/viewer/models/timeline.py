@@ -97,6 +97,9 @@ class Timeline(Model):
     counters: list[Counter] = Field(description="Of devices, as far as the recording knows them.")
     steps: list[TimelineStep] = Field(description="At most 20,000.")
     pauses: list[TimelinePause] = Field(description="At most 20,000.")
+    causes: dict[str, str] = Field(
+        description="Causes of idle time that the recording has, each with what to do."
+    )
 
 
 class RankOffset(Model):

@@ -37,7 +37,7 @@ CPU = "".join(f"op seq={n} {MM}\n    op seq={n} aten::mm\n        wait {50 + n}\
 EXACT = """cell => {
     const tip = cell.dataset.tip ?? cell.querySelector("[data-tip]")?.dataset.tip ?? "";
     const name = cell.querySelector(".template")?.textContent; // its parts are boxes
-    return name ?? tip.match(/^(-?[\\d,.]+) (ns|B|FLOP\\/s)(\\n|$)/)?.[1] ?? cell.innerText.trim();
+    return name ?? tip.match(/^(-?[\\d,.]+)( [a-zA-Z%\\/]+)?(\\n|$)/)?.[1] ?? cell.innerText.trim();
 }"""
 
 # Events that have happened are handled before a timer that is set after them.

@@ -32,7 +32,7 @@ def test_computation_and_communication(opened: Open, ranks: Asking):
     page = opened(ranks)
     page.go("workers", tab="overlap")
     expected = {
-        f"rank{r} · {r}": [
+        f"rank{r} · GPU {r}": [
             part("Computation alone", 100 * (r + 1), 1000), part("Overlapping", 0, 1000),
             part("Communication alone", 500 - 100 * (r + 1), 1000), part("Copies and sets", 0, 1000),
             part("Other", 500, 1000),
@@ -55,7 +55,7 @@ def test_communication(opened: Open, ranks: Asking, on_cpu: Asking):
     page.go("workers", tab="communication")
     waits = {0: 200, 1: 100, 2: 0}
     expected = {
-        f"rank{r} · {r}": [
+        f"rank{r} · GPU {r}": [
             part("Data transfer", 200, 200 + wait),
             part("Synchronizing", wait, 200 + wait),
         ]

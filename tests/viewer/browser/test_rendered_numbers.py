@@ -28,7 +28,9 @@ def nanoseconds(text: str) -> float:
 
 
 def percent(text: str) -> float:
-    return float(text.replace("%", "").removeprefix("<").strip())
+    """A share; of less than 0.1 the middle."""
+    number = float(text.replace("%", "").strip("<> "))
+    return number / 2 if text.startswith("<") else number
 
 
 @pytest.fixture(scope="module", params=["steps", "example"])
@@ -60,7 +62,10 @@ def test_the_step(page: Page, recording: Any, capsys: pytest.CaptureFixture[str]
     assert page.find("[data-step-total]").inner_text() == mean
     assert step.length == pytest.approx(table["total_ns"].mean())
     parts = page.find("[data-legend-part]").all()
-    shown = {part.get_attribute("data-legend-part"): part.locator(".num").all_inner_texts() for part in parts}
+    shown = {}
+    for part in parts:
+        time, share = part.locator(".num").all()
+        shown[part.get_attribute("data-legend-part")] = time.get_attribute("data-tip"), share.inner_text()
     for key, (time, share) in shown.items():
         total = table[f"{key}_ns"].sum()
         assert nanoseconds(time) == pytest.approx(total / len(table), rel=0.006, abs=0.5), key
@@ -91,7 +96,7 @@ def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
     busy = steps[["kernel_ns", "memcpy_ns", "memset_ns", "communication_ns"]].sum().sum()
     assert sum(shares) == pytest.approx(100 * busy / steps["total_ns"].sum(), abs=0.051 * len(shares))
     page.go("gpus")
-    assert page.column("gpus", "utilization")[0] == f"{gpu['utilization']:.2f}".rstrip("0").rstrip(".")
+    assert float(page.column("gpus", "utilization")[0]) == pytest.approx(gpu["utilization"], abs=0.00005)
     causes = page.find("[data-cause]").all()
     shares = [cause.inner_text().partition(" % of the idle time")[0].rsplit(", ", 1)[-1] for cause in causes]
     totals = prof.report("idle").groupby("cause")["total_ns"].sum().sort_values(ascending=False)
@@ -114,8 +119,8 @@ def test_the_top_operator_and_the_kernels(page: Page, recording: Any):
     page.go("kernels")
     kernels = prof.report("kernel_summary")
     assert page.column("kernels", "total_ns") == [f"{one:,}" for one in kernels["total_ns"].head(25)]
-    total = page.find("[data-table=kernels] tfoot [data-total=total_ns]").inner_text()
-    assert nanoseconds(total) == pytest.approx(kernels["total_ns"].sum(), rel=0.005)
+    total = page.find("[data-table=kernels] tfoot [data-total=total_ns]").get_attribute("data-tip")
+    assert total.splitlines()[0] == f"{kernels['total_ns'].sum():,} ns"
     page.go("operators")
     operators = prof.report("operator").sort_values("device_self_ns", ascending=False, kind="stable")
     if len(operators):  # of torch's, which a recording with markers alone has not

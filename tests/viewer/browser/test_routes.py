@@ -112,7 +112,7 @@ def test_a_phone_and_a_notice_have_no_violation(opened: Open):
 def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
     page = opened(on_cpu)
     for view, words in (
-        ("kernels", "No kernel ran on a GPU"),
+        ("kernels", "Everything ran on the CPU"),
         ("gpus", "Nothing ran on a GPU"),
         ("memory", "No single allocation was recorded"),
         ("compare", "only one"),
@@ -122,7 +122,7 @@ def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
     page.go("workers", tab="communication")
     assert "No collective" in page.find("main").inner_text()
     page.go("summaries")
-    assert "Nothing ran on a GPU" in page.find("[data-panel=gpu-utilization]").inner_text()
+    assert not page.find("[data-panel=gpu-utilization]").count()
 
 
 def test_views_without_anything_are_dimmed_and_say_why(opened: Open, on_cpu: Any):
@@ -133,13 +133,19 @@ def test_views_without_anything_are_dimmed_and_say_why(opened: Open, on_cpu: Any
         for link in page.find("nav a.nothing").all()
     }
     assert tips == {
-        "kernels": "Nothing ran on a GPU.", "gpus": "Nothing ran on a GPU.",
-        "memory": "No single allocation was recorded.", "compare": "There is only one run.",
-        "lines": "No call stack was recorded.",
+        "memory": "No single allocation was recorded: torch.profiler records them with profile_memory=True, "
+        "pyprof.profile() with memory=True.",
+        "compare": "There is only one run.",
+        "lines": "No call stack was recorded, so there are no source lines: record with pyprof.init(), or "
+        "with_stack=True in torch.profiler.",
     }  # fmt: skip
+    # The menu has no view of a GPU without one, and the roofline under its own name.
+    assert not page.find("nav a[data-view=gpus]").count()
+    assert page.find("nav a[data-view=kernels]").inner_text() == "Roofline"
     page = opened()
     page.go()
-    assert not page.find("nav a.nothing[data-view=kernels]").count()
+    assert page.find("nav a[data-view=gpus]").inner_text() == "GPUs"
+    assert page.find("nav a[data-view=kernels]").inner_text() == "Kernels"
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (3840, 2160)])

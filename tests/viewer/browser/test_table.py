@@ -325,7 +325,7 @@ def test_times_have_a_unit_a_share_and_a_total(page: Page, prof: session.Profile
     assert cell.get_attribute("data-tip").startswith(f"{first:,} ns\n")
     assert cell.get_attribute("data-percent") == f"{100 * first / total:.1f} %"
     foot = page.find("[data-table=ops] tfoot [data-total=gpu]")
-    assert (foot.inner_text(), foot.get_attribute("data-percent")) == (f"{total} ns", "100.0 %")
+    assert (foot.inner_text(), foot.get_attribute("data-percent")) == (f"{total}", "100.0 %")
     # Of what the filters leave, the share of all rows.
     fill(page, "[data-table=ops] [aria-label='Filter GPU Time']", ">100ns")
     some = int(table["gpu"][table["gpu"] > 100].sum())

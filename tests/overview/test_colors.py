@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a step have colors of their own wherever they are shown. That those of the page are told apart is tested in
+frontend/tests/colors.test.ts: the notebook has the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyprof.analysis.step_phases import IDLE
+from pyprof.overview import html
+from pyprof.reports.headline import PHASES
+from pyprof.top import pages
+
+PAGE = Path(__file__).parents[2] / "frontend" / "src" / "style.css"
+PARTS = {*PHASES, "dataloader", *IDLE}
+
+
+def test_a_notebook_has_the_colors_of_the_page() -> None:
+    light = PAGE.read_text(encoding="utf-8").partition(':root[data-theme="dark"]')[0]
+    page = dict(re.findall(r"--(c-\w+): (#[0-9a-f]{6});", light))
+    assert set(html._COLORS) == PARTS
+    assert set(html._COLORS.values()) <= set(page.values())
+    assert page["c-other"] == html._OTHER
+    assert len({*html._COLORS.values(), html._OTHER}) == len(PARTS) + 1
+
+
+def test_no_two_parts_on_a_terminal_have_one_color_or_one_letter() -> None:
+    assert set(pages._PARTS) == {*PARTS, "other"}
+    for both in zip(*pages._PARTS.values()):
+        assert len(set(both)) == len(pages._PARTS)
