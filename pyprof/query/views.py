@@ -280,7 +280,7 @@ VIEWS = {
         "range r",
     ),
     "steps": View(
-        "A step of a worker, on the host, with what its time went to: the parts add up to the length.",
+        "A step of a worker with what its time went to: the parts add up to the length.",
         (
             Field("worker", "(select name from worker where id = i.worker)", "Name of the process."),
             Field("step", "i.number", "Number of the step."),

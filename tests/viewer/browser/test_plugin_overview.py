@@ -209,12 +209,12 @@ def test_why_the_files_of_a_folder_are_several_runs(opened: Open, traces: Asking
 
 
 def test_gpu_utilization_of_unequal_workers(opened: Open, traces: Asking):
-    """Of the spans' 2200 and 3200 us kernels and copies take 2 (200 + 20) each: the mean of both shares, not the share
-    of the sums."""
+    """Of the spans' 2200 and 3200 us kernels and copies take 2 (200 + 20) each: the share of the sums, like the step's
+    parts, not the mean of both shares."""
     page = opened(traces)
     page.go("summaries", run="beta")
     legend = page.find("[data-panel=gpu-utilization] [data-legend] .amount").all_inner_texts()
     figures = {one["key"]: one["value"] for one in traces.json("/api/overview", run="beta")["figures"]}
-    assert figures["gpu_utilization"] == pytest.approx((100 * 440 / 2200 + 100 * 440 / 3200) / 2)
+    assert figures["gpu_utilization"] == pytest.approx(100 * 880 / 5400)
     assert legend == [f"{figures['gpu_utilization']:.1f} %", f"{100 - figures['gpu_utilization']:.1f} %"]
     assert page.find("[data-panel=gpu-utilization] .centre").inner_html() == legend[0]

@@ -19,7 +19,7 @@ from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.conftest import Asking, serving
 
 OF_A_GPU = re.compile(r"\bgpus?\b|kernel|tensor core|\bcuda\b|memcpy|memset|\bsm\b|launch", re.I)
-LONG = "/home/somebody/projects/of/last/year/language_model/training/transformer.py"
+LONG = "/home/user/projects/of/last/year/language_model/training/transformer.py"
 PHONE = {"width": 390, "height": 844}
 
 
