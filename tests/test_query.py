@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_kernels_are_those_of_the_reports(prof: session.Profile) -> None:
         # The report leaves out the efficiency of kernels whose work another one carries: their roofline is 0.
         efficiency = rows[name][4]
         assert efficiency == pytest.approx(
-            0.0 if pd.isna(rates[2]) and efficiency == 0 else rates[2], nan_ok=True
+            0.0 if math.isnan(rates[2]) and efficiency == 0 else rates[2], nan_ok=True
         )
     places = prof.report("detail").set_index("op_id")
     for op_id, calls, gpu, line, phase in prof.query(
