@@ -628,6 +628,35 @@ def downloaded(page: Page, item: str) -> Any:
     return download.value
 
 
+def test_pauses_are_hatched_and_said(opened: Open, copied: Callable[[], Path], prof: session.Profile):
+    """In every track of the process, where they were; the line below says how long they are of what is visible."""
+    path = copied()
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    begin, end = low + (high - low) // 4, low + (high - low) // 2
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("insert into pause values (0, ?, ?, 1), (0, ?, ?, 0)", (begin, end, low, begin))
+    with serving(path) as server:
+        page = opened(server, height=1400)
+        start(page, **{"from": str(low), "to": str(high)})
+        space = "{http://www.w3.org/2000/svg}"
+        inside = ElementTree.fromstring(downloaded(page, "SVG").path().read_text("utf-8")).find(f"{space}svg")
+        hatched = [one for one in inside.findall(f"{space}rect") if one.get("fill") == "url(#hatch)"]
+        tracks = page.tab.evaluate("window.timeline.picture.layout.tracks.map(({ lanes }) => lanes * 16)")
+        assert sorted(float(one.get("height")) for one in hatched) == sorted(tracks)
+        box = surface(page)
+        places = {(float(one.get("x")), float(one.get("x")) + float(one.get("width"))) for one in hatched}
+        ((left, right),) = places
+        assert left == pytest.approx(column(page, begin) - box["x"], abs=1)
+        assert right == pytest.approx(column(page, end) - box["x"], abs=1)
+        half = (begin + end) // 2
+        start(page, **{"from": str(half), "to": str(high)})
+        assert (
+            f"hatched: for {end - half} ns the recording was read" in page.find("[data-strip]").inner_text()
+        )
+        start(page, **{"from": str(end), "to": str(high)})
+        assert "hatched" not in page.find("[data-strip]").inner_text()
+
+
 def color_of(page: Page, group: int) -> tuple[int, int, int]:
     text = page.tab.evaluate(
         "group => getComputedStyle(document.documentElement).getPropertyValue(`--r-${group}`).trim()", group
