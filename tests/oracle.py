@@ -448,10 +448,15 @@ class Window:
 
         of_devices = sum(wall for _, wall, _ in found)
 
-        def mean(name: str) -> float | None:
-            return 100 * sum(f[name] for f, _, _ in found) / of_devices if found else None
+        def ratio(part: float, whole: float) -> float | None:
+            """None of an iteration without length: it ended before the work of the one before it."""
+            return part / whole if whole else None
 
-        idle_share = None if not found else 100 - (mean("busy_ns") or 0)
+        def of_all(name: str) -> float | None:
+            return ratio(100 * sum(f[name] for f, _, _ in found), of_devices)
+
+        busy = of_all("busy_ns")
+        visible = of_devices + sum(walls[w] for w, _ in idle) if found else 0
 
         comm = sum(f["communication_ns"] for f, _, _ in found)
         apart = sum(f["exposed_communication_ns"] for f, _, _ in found)
@@ -461,20 +466,20 @@ class Window:
             "wall_time": max(walls.values()),
             "iterations": max(sum(i.worker == w for i in self.iterations) for w in walls),
             "average_iteration": total / len(lengths), "median_iteration": median(lengths),
-            "iteration_std": pstdev(lengths), "iteration_variation": 100 * pstdev(lengths) / fmean(lengths),
-            "gpu_utilization": mean("busy_ns"), "gpu_idle": idle_share, "kernel_utilization": mean("kernel_busy_ns"),
-            "gpu_utilization_visible": 100 * sum(f["busy_ns"] for f, _, _ in found)
-            / (of_devices + sum(walls[w] for w, _ in idle)) if found else None,
+            "iteration_std": pstdev(lengths), "iteration_variation": ratio(100 * pstdev(lengths), fmean(lengths)),
+            "gpu_utilization": busy, "gpu_idle": None if busy is None else 100 - busy,
+            "kernel_utilization": of_all("kernel_busy_ns"),
+            "gpu_utilization_visible": ratio(100 * sum(f["busy_ns"] for f, _, _ in found), visible),
             "tc_utilization": 100 * sum(f["tc"] for f in eligible) / kernel if kernel else None,
-            "launch_late_share": mean("late_ns"), "exposed_communication_share": mean("exposed_communication_ns"),
-            "exposed_memory_share": mean("exposed_memory_ns"), "sync_wait_share": mean("waited_ns"),
+            "launch_late_share": of_all("late_ns"), "exposed_communication_share": of_all("exposed_communication_ns"),
+            "exposed_memory_share": of_all("exposed_memory_ns"), "sync_wait_share": of_all("waited_ns"),
             "communication_overlap": 100 - 100 * apart / comm if comm else None,
             "launch_delay": sum(f["delay_ns"] for f, _, _ in found) / launched if launched else None,
-            "queue_depth": sum(f["queued_ns"] for f, _, _ in found) / of_devices if launched else None,
-            "sm_efficiency": 100 * sum(n for n, _ in shaped) / sum(n for _, n in shaped) if shaped else None,
+            "queue_depth": ratio(sum(f["queued_ns"] for f, _, _ in found), of_devices) if launched else None,
+            "sm_efficiency": ratio(100 * sum(n for n, _ in shaped), sum(n for _, n in shaped)),
         }  # fmt: skip
         for part in PARTS:
-            out[f"{part}_share"] = 100 * sum(p[part] for p in parts) / total
+            out[f"{part}_share"] = ratio(100 * sum(p[part] for p in parts), total)
         if not any(f.process in self.oracle.workers for f in self.oracle.what.files):
             out["io_share"] = None
         return out
