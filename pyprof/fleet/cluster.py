@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import WHERE, PyProfError, UsageError, install
@@ -67,6 +68,7 @@ def _local(count: int) -> LocalCluster:
     as well, after their start, and ends them."""
     from distributed import LocalCluster
 
+    resource_tracker.ensure_running()  # to start it would end the blocking below
     interrupts: list[int] = []
     handler = None
     with suppress(ValueError):  # not on the main thread
@@ -77,7 +79,7 @@ def _local(count: int) -> LocalCluster:
             n_workers=count or None,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
-            silence_logs=logging.ERROR,
+            silence_logs=logging.CRITICAL,
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
