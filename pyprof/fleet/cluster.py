@@ -64,8 +64,8 @@ def client_of(scheduler: str) -> Iterator[Client]:
 
 
 def _local(count: int) -> LocalCluster:
-    """Return a cluster of this machine; 0 is a worker for each core. Its workers ignore Ctrl-C, which this process gets
-    as well, after their start, and ends them."""
+    """Return a cluster of this machine; 0 is a worker for each core. Its workers ignore Ctrl-C; this process ends them,
+    and if it comes while they start, after that."""
     from distributed import LocalCluster
 
     resource_tracker.ensure_running()  # to start it would end the blocking below

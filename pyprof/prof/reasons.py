@@ -132,8 +132,8 @@ _INDICES = frozenset(["int32", "int64"])
 
 def selects(name: str, tensors: Iterable[Tensor]) -> bool:
     """Return whether an operator may read or write only a part of an operand, chosen by indices: its bare name says so,
-    or it takes indices beside other tensors. Nobody may then count its operands as a whole: an embedding reads a few
-    rows of a table of gigabytes.
+    or it takes indices beside other tensors. Its operands then do not count as a whole: an embedding reads a few rows
+    of a table of gigabytes.
 
     >>> table, numbers = Tensor((10**9,), "float32"), Tensor((768,), "int64")
     >>> selects("split_lookup", [table]), selects("warp", [table, numbers]), selects("complete_cumsum", [numbers])

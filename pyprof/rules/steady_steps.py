@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
@@ -19,15 +20,15 @@ from pyprof.analysis.timeline import Activity
 from pyprof.model import Ints
 
 
-class SteadySteps:
+class SteadySteps(ABC):
     """Part of the input of rules that needs the times of single events."""
 
     source: Source
 
     @property
+    @abstractmethod
     def steady(self) -> tuple[int, int]:
         """First and last of the steady iterations."""
-        raise NotImplementedError
 
     @property
     def cut(self) -> bool:

@@ -30,9 +30,8 @@ def _step(item: dict[str, Any]) -> Step:
     sums, count = dict(item["sums"]), item["workers"] if item["number"] is None else item["number"]
     total = sum(sums.values())
     headings = {key: columns[f"{key}_ns"].heading.removesuffix(" (ns)") for key in sums}
-    if (
-        item["busy"] is None
-    ):  # without a GPU the parts are operators; in step_time Other excludes their Python as well
+    # Without a GPU the parts are operators' own time, so that the rest is more than Other of step_time.
+    if item["busy"] is None:
         headings["other"] = "Outside Operators"
     return Step(
         count=count, first=item["first"], last=item["last"], steady=item["steady"],
