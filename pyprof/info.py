@@ -17,6 +17,7 @@ import numpy as np
 from pyprof.marker import CallMarker, decode
 from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
 from pyprof.terminal import visible
+from pyprof.units import duration
 
 _LISTED = 8  # processes, devices and facts of workers with a line each; beyond that similar ones share a line
 # Entries of the head, not listed among the facts.
@@ -146,7 +147,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     if "started_unix_ns" in content:
         started = datetime.fromtimestamp(content["started_unix_ns"] / 1e9, UTC)
         head.append(("started", f"{started:%Y-%m-%d %H:%M:%S} UTC"))
-    head.append(("span", _time(content["span_ns"]) if "span_ns" in content else "na"))
+    head.append(("span", duration(content["span_ns"]) if "span_ns" in content else "na"))
     head += [("process", text) for text in _processes(content["processes"])]
     head.append(("threads", str(content["threads"])))
     head += [("device", text) for text in _all_devices(content["devices"])]
@@ -172,7 +173,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
 def _overhead(costs: Mapping[str, int | None]) -> Iterator[tuple[str, str]]:
     for name, value in costs.items():
         if value is not None:
-            yield name.removesuffix("_ns"), _time(value) if name.endswith("_ns") else f"{value:,}"
+            yield name.removesuffix("_ns"), duration(value) if name.endswith("_ns") else f"{value:,}"
     sites, window = costs.get("sites_ns"), costs.get("window_ns")
     if sites is not None and window:
         yield "share of window", f"{100 * sites / window:.1f} %"
@@ -183,18 +184,6 @@ def _aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
         yield f"  {name:{width}}  {value}".rstrip()
-
-
-def _time(ns: int) -> str:
-    """Format a time with its unit.
-
-    >>> _time(950), _time(12_345), _time(12_345_678), _time(61_000_000_000)
-    ('950 ns', '12.3 us', '12.3 ms', '61.0 s')
-    """
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= size:
-            return f"{ns / size:.1f} {unit}"
-    return f"{ns} ns"
 
 
 def _process(process: Mapping[str, Any]) -> str:

@@ -11,20 +11,11 @@ TIMES = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))  # in ns
 SIZES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 
 
-def unit_for(value: float, units: tuple[tuple[str, float], ...]) -> tuple[str, float]:
-    """Return the largest unit that a value has at least one of, else the smallest.
-
-    >>> unit_for(4200, TIMES), unit_for(0.5, TIMES)
-    (('us', 1000.0), ('ns', 1.0))
-    """
-    return next((unit for unit in units if abs(value) >= unit[1]), units[-1])
-
-
 def duration(ns: float) -> str:
     """Return a duration in the unit that suits it.
 
-    >>> duration(1234567), duration(4200), duration(12), duration(61e9)
-    ('1.23 ms', '4.2 us', '12 ns', '61 s')
+    >>> duration(1234567), duration(4200), duration(12), duration(61e9), duration(999_600)
+    ('1.23 ms', '4.20 us', '12 ns', '61.0 s', '1.00 ms')
     """
     return _with_unit(ns, TIMES)
 
@@ -33,15 +24,19 @@ def size(count: float) -> str:
     """Return a number of bytes in the unit that suits it.
 
     >>> size(1048576), size(1500), size(12)
-    ('1 MiB', '1.46 KiB', '12 B')
+    ('1.00 MiB', '1.46 KiB', '12 B')
     """
     return _with_unit(count, SIZES)
 
 
 def _with_unit(value: float, units: tuple[tuple[str, float], ...]) -> str:
-    name, length = unit_for(value, units)
-    number = value / length
-    return f"{number:.0f} {name}" if length == 1 or abs(number) >= 100 else f"{number:.3g} {name}"
+    # What would be rounded to 1,000 of a unit is 1 of the next.
+    name, length = next((unit for unit in units[:-1] if abs(value) >= 0.9995 * unit[1]), units[-1])
+    return f"{value:.0f} {name}" if length == 1 else f"{_three_digits(value / length)} {name}"
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.{2 - (abs(number) >= 9.995) - (abs(number) >= 99.95)}f}"
 
 
 def percent(share: float) -> str:
@@ -65,4 +60,4 @@ def si(number: float) -> str:
     prefix = ""
     while number >= 999.5 and (larger := next(prefixes, "")):
         number, prefix = number / 1000, larger
-    return f"{number:.{2 - (number >= 9.995) - (number >= 99.95)}f} {prefix}"
+    return f"{_three_digits(number)} {prefix}"

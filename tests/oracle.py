@@ -48,6 +48,20 @@ def length(spans: Iterable[Span]) -> int:
     return total
 
 
+def filled(kernels: Iterable[tuple[int, int, int]], sms: int, low: int, high: int) -> int:
+    """Multiprocessors that have a block, at most all, times how long, between `low` and `high`."""
+    changes = defaultdict(int)
+    for start, end, blocks in kernels:
+        if start < high and end > low:
+            changes[max(start, low)] += blocks
+            changes[min(end, high)] -= blocks
+    total = running = 0
+    for a, b in pairwise(sorted(changes)):
+        running += changes[a]
+        total += min(running, sms) * (b - a)
+    return total
+
+
 def clipped(spans: Iterable[Span], low: int, high: int) -> list[Span]:
     return [(max(a, low), min(b, high)) for a, b in spans if min(b, high) > max(a, low)]
 
@@ -407,7 +421,7 @@ class Window:
             "delay_ns": sum(max(e.raw.start - e.launch.end, 0) for e in mine if e.launch),
             "queued_ns": sum(max(e.raw.end - e.launch.start, 0) for e in mine if e.launch),
             "shaped_ns": sum(e.dur for e in kernels) if sms else 0,
-            "filled_sm_ns": sum(e.dur * min(prod(e.raw.grid), sms) for e in kernels) if sms else 0,
+            "filled_sm_ns": 0,
             "busy_ns": 0, "kernel_busy_ns": 0, "communication_ns": 0, "exposed_communication_ns": 0,
             "exposed_memory_ns": 0, "waited_ns": 0,
         }  # fmt: skip
@@ -415,6 +429,7 @@ class Window:
         comm = [e.span for e in every if e.between]
         kernels_of = [e.span for e in every if e.kind == "kernel"]
         memory = [e.span for e in every if e.kind != "kernel" and not e.between]
+        blocks = [(*e.span, min(prod(e.raw.grid), sms)) for e in every if e.kind == "kernel"] if sms else []
         for one in (i for i in self.iterations if i.worker == worker):
             k, c, m, s, n = (
                 clipped(x, one.start, one.end) for x in (compute, comm, memory, sync, kernels_of)
@@ -422,6 +437,7 @@ class Window:
             out["busy_ns"] += length(k + c + m)
             out["late_ns"] += length(clipped(late, one.start, one.end))
             out["kernel_busy_ns"] += length(n)
+            out["filled_sm_ns"] += filled(blocks, sms or 0, one.start, one.end)
             out["communication_ns"] += length(c)
             out["exposed_communication_ns"] += length(k + c) - length(k)
             out["exposed_memory_ns"] += length(k + c + m) - length(k + c)

@@ -80,7 +80,7 @@ def test_text_of_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "  steps      1" in lines
     assert "  cudnn.benchmark  yes" in lines
     assert "  command          net.py \\x1b[31mred" in lines  # nothing that steers the terminal
-    assert "  per_call         1.5 us" in lines
+    assert "  per_call         1.50 us" in lines
     assert "  share of window  1.5 %" in lines
     assert "  calls after the first 9 events  12,345" in lines
     assert text.isascii()

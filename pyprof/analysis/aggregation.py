@@ -16,6 +16,7 @@ import pandas as pd
 
 from pyprof import inputs
 from pyprof.analysis import communication, iteration_cuts, launch_stats
+from pyprof.analysis.concurrency import integral
 from pyprof.analysis.device_bounds import Bounds, Work, bounds
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.analysis.partition import Union, partition, pauses
@@ -335,6 +336,7 @@ class _Worker:
             columns, self._launched[index], self._launch[index], self._launch_end[index], filled
         )
         out |= {name: sum_of(weight, every) for name, weight in weights.items()}
+        out["filled_sm_ns"] = self._filled(number, columns, filled[0], weights["shaped_ns"] > 0)
         comm = self._communication[event["name"].values[index]]
         classes = (kernel, comm, kernel & ~comm, ~kernel & ~comm)
         kernels, between, compute, memory = (Union(begin[c[order]], end[c[order]]) for c in classes)
@@ -348,6 +350,17 @@ class _Worker:
         apart = self._sync.within(self.start, self.end) + out["busy_ns"]
         out["waited_ns"] = apart - busy.with_(self._sync).within(self.start, self.end)
         return {name: out[name] for name in DEVICE_COLUMNS}
+
+    def _filled(self, device: int, event: dict[str, Ints], reached: Ints, shaped: Bools) -> Ints:
+        """Return, per iteration, the time of the device's multiprocessors that had a block."""
+        limit, _ = self._chips.get(device, (None, None))
+        start, length, value = (
+            event["start_ns"][shaped],
+            event["duration_ns"][shaped],
+            reached[event["geometry"][shaped]],
+        )
+        inputs.check_sum(self.store.label, length * value)
+        return integral(start, start + length, value, limit or 0, self.start, self.end)
 
 
 def _sums(

@@ -56,7 +56,6 @@ def weights(
         "delay_ns": np.where(launched, np.maximum(start - launch_end, 0), 0),
         "queued_ns": np.where(launched, np.maximum(start + dur - launch, 0), 0),
         "shaped_ns": np.where(shaped, dur, 0),
-        "filled_sm_ns": np.where(shaped, dur * multiprocessors, 0),
         "occupied_of_ns": np.where(rated, dur, 0),
         "occupied_bp_ns": np.where(rated, dur * share, 0),
     }

@@ -28,7 +28,7 @@ from pyprof.capture import THREAD, controller
 from pyprof.capture.controller import control
 from pyprof.capture.core.options import Options
 from pyprof.capture.environment import ranks
-from pyprof.capture.flight_verdict import FEWEST, Evidence, Extra, failure, place_of, time, verdict
+from pyprof.capture.flight_verdict import FEWEST, Evidence, Extra, failure, place_of, verdict
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.wrappers import recording
@@ -38,6 +38,7 @@ from pyprof.capture.recording import SessionData
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
 from pyprof.errors import CaptureError, UsageError
+from pyprof.units import duration
 
 _CALLS = 50_000  # kept per thread, however few steps there are
 _DESCRIPTIONS = 50_000  # distinct arguments, after which the tables start over
@@ -348,7 +349,7 @@ class flight:
             self._write(request[1], running=True)
         elif ran > self.stall * 1e9 and self._stalled != self._number:
             self._stalled = self._number
-            self._write(f"A step has not ended after {time(ran)}.", running=True)
+            self._write(f"A step has not ended after {duration(ran)}.", running=True)
 
     def _write(self, reason: str, running: bool = False) -> str | None:
         """Write a record and start over; `running`: it is about a step that has not ended."""

@@ -16,6 +16,7 @@ from pyprof.capture.output.capture_file import StepRow
 from pyprof.capture.output.merge_calls import CallRow
 from pyprof.marker import CallMarker, caller, decode, user_frames
 from pyprof.model import Arg, Tensor
+from pyprof.units import duration
 
 FEWEST = 5  # steps needed for a median
 _SHARE = 0.1  # share of the excess time below which a part is not named
@@ -95,12 +96,12 @@ def place_of(frame: FrameType) -> tuple[str, str]:
 
 def _length(evidence: Evidence) -> Iterable[str]:
     *earlier, step = evidence.steps
-    text = f"Step {step.number} {'has run for' if evidence.running else 'took'} {time(step.end - step.start)}"
+    text = f"Step {step.number} {'has run for' if evidence.running else 'took'} {duration(step.end - step.start)}"
     if len(earlier) < FEWEST:
         yield f"{text}. Too few steps went before to compare it."
         return
     typical = median(earlier_step.end - earlier_step.start for earlier_step in earlier)
-    yield f"{text}; the median of the {len(earlier)} before is {time(typical)}."
+    yield f"{text}; the median of the {len(earlier)} before is {duration(typical)}."
 
 
 def _differences(evidence: Evidence) -> Iterable[str]:
@@ -118,19 +119,19 @@ def _differences(evidence: Evidence) -> Iterable[str]:
     for (op, line), ns in last.items():
         key, before = (op, line), typical[op, line]
         is_known = any(key in totals for totals in sums[:-1])
-        text = f"{op} at {line} took {time(ns)}"
+        text = f"{op} at {line} took {duration(ns)}"
         if not is_known:
             text += "; no other step calls it there."
         else:
             shapes = arguments[-1][key].difference(*(totals[key] for totals in arguments[:-1]))
-            text += f", {time(before)} in the others"
+            text += f", {duration(before)} in the others"
             text += f"; only this step calls it with {', '.join(sorted(shapes)[:2])}." if shapes else "."
         parts.append((ns - before, text))
     for label, now, before in (
         ("passed outside of torch's functions", outside[-1], median(outside[:-1])),
         ("went into Python's garbage collection", garbage[-1], median(garbage[:-1])),
     ):
-        parts.append((now - before, f"{time(now)} {label}, {time(before)} in the others."))
+        parts.append((now - before, f"{duration(now)} {label}, {duration(before)} in the others."))
     parts.sort(key=lambda part: -part[0])
     least = max(_SHARE * extra_time, _SHARE * median(lengths[:-1]))
     listed = [text for excess, text in parts if excess > least][:_NAMED]
@@ -141,7 +142,7 @@ def _differences(evidence: Evidence) -> Iterable[str]:
         yield f"Only this step calls {', '.join(left[:_NAMED])}{' and others' if len(left) > _NAMED else ''}."
     computed = evidence.extras[-1].computed
     if listed and computed is not None and lengths[-1] - computed > extra_time / 2 > 0:
-        yield f"Its thread computed for {time(computed)} of that: it waited for the rest."
+        yield f"Its thread computed for {duration(computed)} of that: it waited for the rest."
 
 
 def _by_step(
@@ -191,14 +192,3 @@ def _where(evidence: Evidence) -> Iterable[str]:
     if total:
         (line, function), count = samples.most_common(1)[0]
         yield f"While it was slow its thread was at {line} (in {function}) in {count} of {total} looks."
-
-
-def time(ns: float) -> str:
-    """Format a time for a message.
-
-    >>> time(812_400_000), time(61_000_000_000), time(0), time(1234)
-    ('812 ms', '61 s', '0', '0.00123 ms')
-    """
-    if ns >= 1e9:
-        return f"{ns / 1e9:.3g} s"
-    return f"{ns / 1e6:.3g} ms" if ns else "0"

@@ -109,9 +109,9 @@ def _occupancy(window: Window) -> Value:
 
 @metric("sm_efficiency", "Estimated SM Efficiency", "%", "wall time")
 def _sm_efficiency(window: Window) -> Value:
-    """Share of the multiprocessors that had a block, over the wall time: the sum of the kernels' times, each multiplied
-    by min(1, blocks / multiprocessors). Concurrent kernels count separately. Over the devices on which something ran
-    and whose multiprocessors and grids are known."""
+    """Share of the multiprocessors that had a block, averaged over the wall time: at each moment the sum of blocks /
+    multiprocessors of the running kernels, at most 1. Over the devices on which something ran and whose multiprocessors
+    and grids are known."""
     known = [
         (device.sums["filled_sm_ns"], device.sms * device.wall)
         for device in window.used

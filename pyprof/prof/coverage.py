@@ -19,6 +19,7 @@ from pyprof.prof.attribution.attribute import family
 from pyprof.prof.columns import View
 from pyprof.prof.cost import tensors_of
 from pyprof.prof.unknown_costs import Gap, gaps
+from pyprof.units import duration
 
 SHOWN = 6  # gaps listed by name; the others are counted
 EXACT, INEXACT, NOT_PRODUCT = "exact FLOPs", "no exact FLOPs", "no product"
@@ -123,7 +124,7 @@ def text(view: View, name: str) -> str:
     noun = "operator events" if len(rows) and (rows.kind == OPERATOR).all() else "kernels"
     if (rows.kind != KERNEL).any() and noun == "kernels":
         noun = "GPU events"
-    lines = [f"{name}: {len(rows)} {noun}, {_span(total)}; percent of that time"]
+    lines = [f"{name}: {len(rows)} {noun}, {duration(total)}; percent of that time"]
     for entry in ledger(view):
         parts = ", ".join(
             f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
@@ -134,17 +135,6 @@ def text(view: View, name: str) -> str:
     lines += _gap_lines(gaps(rows, view.costs), total)
     lines += [f"  lost: {count} {reason}" for reason, count in sorted(rows.lost.items())]
     return "\n".join(lines)
-
-
-def _span(ns: int) -> str:
-    """Format a time in the unit that suits it.
-
-    >>> _span(66531854), _span(950), _span(0)
-    ('66.5 ms', '950 ns', '0 ns')
-    """
-    units = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
-    name, size = next((unit for unit in units if ns >= unit[1]), ("ns", 1.0))
-    return f"{ns / size:.3g} {name}"
 
 
 def _gap_lines(all_gaps: list[Gap], total: int) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis import launch_stats
+from pyprof.analysis.concurrency import integral
 from pyprof.analysis.device_steps import Steps, activities
 from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
@@ -55,9 +56,6 @@ _COLUMNS = (
         "window, each of several overlapping kernels counts.", float,
     ),
 )  # fmt: skip
-
-
-_AT_ONCE = 1 << 19  # kernels of an integral at a time
 
 
 @report("gpu", "GPU Summary", _COLUMNS, needs="a GPU", view=View("Summary"))
@@ -107,7 +105,9 @@ def _use(
     known = occupancy >= 0
     efficiency = None
     if multiprocessors and (sms_used >= 0).all():
-        efficiency = share(_integral(start, end, sms_used, multiprocessors), multiprocessors * window)
+        bounds = np.array([low]), np.array([high])
+        (filled_ns,) = integral(start, end, sms_used, multiprocessors, *bounds).tolist()
+        efficiency = share(filled_ns, multiprocessors * window)
     occupied = share(int((length * occupancy)[known].sum()), int(length[known].sum()))
     return {
         "busy_ns": busy, "kernel_ns": int(length.sum()), "window_ns": window, "utilization": share(busy, window),
@@ -115,27 +115,3 @@ def _use(
         "achieved_occupancy": None if occupied is None else occupied / 10_000,
         "tc_share": share(int(length[tc.mask() & (tc.values == 1)].sum()), int(length[tc.mask()].sum())),
     }  # fmt: skip
-
-
-def _integral(start: Ints, end: Ints, value: Ints, limit: int) -> int:
-    """Return the integral over time of the sum of the values of what runs, at most `limit`.
-
-    >>> _integral(np.array([0, 5]), np.array([10, 20]), np.array([3, 4]), 6)
-    85
-    """
-    if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")
-        start, end, value = start[order], end[order], value[order]
-    total, active = 0, np.empty((3, 0), np.int64)  # of what began before and has not ended
-    for first in range(0, len(start), _AT_ONCE):
-        stop = first + _AT_ONCE
-        parts = zip(active, (start[first:stop], end[first:stop], value[first:stop]))
-        begin, finish, own = (np.concatenate(part) for part in parts)
-        edge = int(start[stop]) if stop < len(start) else int(finish.max())
-        time = np.r_[begin, np.minimum(finish, edge)]
-        order = np.argsort(time, kind="stable")
-        time, level = time[order], np.cumsum(np.r_[own, -own][order])
-        total += int((np.diff(time) * np.minimum(level[:-1], limit)).sum())
-        rest = finish > edge
-        active = np.array([np.full(rest.sum(), edge), finish[rest], own[rest]])
-    return total

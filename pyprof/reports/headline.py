@@ -48,9 +48,9 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
 
     >>> step = Step(178e6, 5, 1, (), None)
     >>> headline(step, Best("The loop waits for data.", 59e6, 33.2))
-    'A step takes 178 ms, the mean of 5. The loop waits for data. This could save up to 59 ms a step (33.2 %).'
+    'A step takes 178 ms, the mean of 5. The loop waits for data. This could save up to 59.0 ms a step (33.2 %).'
     >>> headline(step._replace(length=16e6, number=8, workers=8), None)
-    'A step takes 16 ms, the mean of 8 on 8 workers.'
+    'A step takes 16.0 ms, the mean of 8 on 8 workers.'
     """
     if step.length is None:
         return ""
@@ -87,8 +87,8 @@ def root_cause(row: dict[str, Any]) -> str:
     >>> row = {"worker": "rank3", "part": "data loader", "line": "train.py:12", "host": "next", "collectives": 9,
     ...        "kernel": None, "call": None, "caused_ns": 27e6, "share": 45.12, "step_avg": 5.3e6, "without_avg": 2.9e6}
     >>> root_cause(row)
-    'The ranks wait for rank3: it is 27 ms late in total at 9 collectives, for more time in the data loader \
-(next, train.py:12). Without that a step would take 2.9 ms instead of 5.3 ms (45.1 % less).'
+    'The ranks wait for rank3: it is 27.0 ms late in total at 9 collectives, for more time in the data loader \
+(next, train.py:12). Without that a step would take 2.90 ms instead of 5.30 ms (45.1 % less).'
     """
     place = [row[key] for key in ("kernel", "call", "host", "line")]
     names = ", ".join(dict.fromkeys(str(name) for name in place if not pd.isna(name)))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.analysis import launch_stats
+from pyprof.analysis.concurrency import levels
 from pyprof.analysis.partition import Union
 from pyprof.model import KERNEL, MEMCPY, Bools, Floats, Ints
 from pyprof.store.files import Store
@@ -24,11 +25,14 @@ _USED, _NAME_TELLS = 1, (0, 1, 2)  # event.tc
 
 class Work(NamedTuple):
     """Events of a device: their times in ns, and by counter the amount of each (ns of the device, bytes), NaN if it is
-    unknown; 0 where the counter is not of such events."""
+    unknown; 0 where the counter is not of such events. `filled`: the multiprocessors of `multiprocessors` that get a
+    block, -1 where that is unknown."""
 
     start: Ints
     end: Ints
     amounts: dict[str, Floats]
+    filled: Ints
+    multiprocessors: int
 
 
 class Buckets(NamedTuple):
@@ -59,21 +63,21 @@ def work(store: Store, worker: int, device: int, columns: dict[str, Floats]) -> 
     count, capability = chip[0] if chip else (None, None)
     reached, _ = launch_stats.filled(launch_stats.shapes(store), count, capability)
     geometry = np.where(np.isnan(columns["geometry"]), -1, columns["geometry"]).astype(np.int64)
-    blocks = reached[geometry]
-    share = np.where(blocks >= 0, blocks / (count or 1), np.nan)
+    filled = reached[geometry]
     amounts = {
         "tensor": np.where(np.isin(tc, _NAME_TELLS), np.where(tc == _USED, length, 0), np.nan),
         "hfu": columns["hardware_ps"] / 1000,
         "mfu": columns["model_ps"] / 1000,
-        "sm": share * length,
+        "sm": np.where(filled >= 0, filled * length, np.nan),
     }
     amounts = {key: np.where(kernel, values, 0.0) for key, values in amounts.items()}
     amounts["copies"] = np.where(copy, columns["copied_bytes"], 0.0)
-    return Work(start, start + length, amounts)
+    return Work(start, start + length, amounts, np.where(kernel, filled, 0), count or 1)
 
 
 def buckets(events: Work, low: int, width: int, count: int) -> Buckets:
-    """Return the sums in `count` buckets. Tensor-core time of kernels that run at once counts once."""
+    """Return the sums in `count` buckets. Tensor-core time of kernels that run at once counts once, and they fill at
+    most all multiprocessors together."""
     edges = low + width * np.arange(count + 1, dtype=np.int64)
     sums, unknown = {}, {}
     for key, amount in events.amounts.items():
@@ -83,11 +87,27 @@ def buckets(events: Work, low: int, width: int, count: int) -> Buckets:
             either = used.with_(_union(events, missing))
             sums[key] = np.diff(used.before(edges)).astype(float)
             unknown[key] = np.diff(either.before(edges)).astype(float) - sums[key]
+        elif key == "sm":
+            sums[key] = _filled(events, low, width, count)
+            unknown[key] = np.diff(_union(events, missing).before(edges)).astype(float)
         else:
             known = ~missing & (amount != 0)
             sums[key] = spread(events.start[known], events.end[known], amount[known], low, width, count)
             unknown[key] = np.diff(_union(events, missing).before(edges)).astype(float)
     return Buckets(low, width, sums, unknown)
+
+
+def _filled(events: Work, low: int, width: int, count: int) -> Floats:
+    """Return the time in each bucket, of each moment the share of the multiprocessors that had a block."""
+    known = events.filled > 0
+    out: Floats = np.zeros(count)
+    for time, level in levels(
+        events.start[known], events.end[known], events.filled[known], events.multiprocessors
+    ):
+        length, used = np.diff(time), level > 0
+        amount = (level * length / events.multiprocessors)[used]
+        out += spread(time[:-1][used], time[1:][used], amount, low, width, count)
+    return out
 
 
 def _union(events: Work, mask: Bools) -> Union:

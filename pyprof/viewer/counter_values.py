@@ -38,8 +38,8 @@ KINDS = {
     "tensor": _Kind("tensor cores", "%", "Share of the time in which a kernel ran that used tensor cores."),
     "sm": _Kind(
         "SM efficiency", "%",
-        "Share of the multiprocessors that had a block: times of kernels, each multiplied by min(1, blocks / "
-        "multiprocessors). Concurrent kernels count separately.",
+        "Share of the multiprocessors that had a block: at each moment the sum of blocks / multiprocessors of the "
+        "running kernels, at most 1.",
     ),
     "hfu": _Kind(
         "HFU", "%",

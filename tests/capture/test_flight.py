@@ -18,6 +18,7 @@ from pyprof.errors import PyProfError
 from pyprof.marker import encode
 from pyprof.model import Arg, Call, Tensor
 from pyprof.overview.figures import figures
+from pyprof.units import duration
 from tests.forks import Forks
 
 from .conftest import Recorded
@@ -359,15 +360,15 @@ AT = 100 * MS
 VERDICTS = {
     "a slower call": (
         evidence([call(AT, 84, "add")], 90),
-        [f"torch.add at {LINE} took 84 ms, 4 ms in the others."],
+        [f"torch.add at {LINE} took 84.0 ms, 4.00 ms in the others."],
     ),
     "another shape": (
         evidence([call(AT, 84, "add", shape=(9, 9))], 90),
-        [f"torch.add at {LINE} took 84 ms, 4 ms in the others; only this step calls it with (9x9, 1)."],
+        [f"torch.add at {LINE} took 84.0 ms, 4.00 ms in the others; only this step calls it with (9x9, 1)."],
     ),
     "a new call": (
         evidence([call(AT, 4, "add"), call(AT + 5 * MS, 30, "mm", OTHER)], 40),
-        [f"torch.mm at {OTHER} took 30 ms; no other step calls it there."],
+        [f"torch.mm at {OTHER} took 30.0 ms; no other step calls it there."],
     ),
     "a short new call": (
         evidence([call(AT, 4, "add"), call(AT + 5 * MS, 1, "mm", OTHER)], 11),
@@ -375,13 +376,13 @@ VERDICTS = {
     ),
     "outside": (
         evidence([call(AT, 4, "add")], 104, computed=10 * MS),
-        ["100 ms passed outside of torch's functions, 6 ms in the others.",
-         "Its thread computed for 10 ms of that: it waited for the rest."],
+        ["100 ms passed outside of torch's functions, 6.00 ms in the others.",
+         "Its thread computed for 10.0 ms of that: it waited for the rest."],
     ),
     "garbage": (
         evidence([call(AT, 94, "add")], 100, computed=100 * MS, garbage=90),
-        [f"torch.add at {LINE} took 94 ms, 4 ms in the others.",
-         "90 ms went into Python's garbage collection, 0 in the others."],
+        [f"torch.add at {LINE} took 94.0 ms, 4.00 ms in the others.",
+         "90.0 ms went into Python's garbage collection, 0 ns in the others."],
     ),
     "like the others": (evidence([call(AT, 4, "add")], 10), []),
 }  # fmt: skip
@@ -393,14 +394,14 @@ def test_what_the_step_did(name: str) -> None:
     reason, length, *rest = verdict("Why.", given)
     took = given.steps[-1].end - given.steps[-1].start
     assert reason == "Why."
-    assert length == f"Step 6 took {took // MS} ms; the median of the 6 before is 10 ms."
+    assert length == f"Step 6 took {duration(took)}; the median of the 6 before is 10.0 ms."
     assert rest == expected
 
 
 def test_too_little_to_compare() -> None:
     few = evidence([], 10)
     few = few._replace(steps=few.steps[-3:], extras=few.extras[-3:])
-    assert verdict("Why.", few) == ["Why.", "Step 6 took 10 ms. Too few steps went before to compare it."]
+    assert verdict("Why.", few) == ["Why.", "Step 6 took 10.0 ms. Too few steps went before to compare it."]
     assert verdict("Why.", Evidence([], [], [], {}, True)) == ["Why.", "No step had ended."]
 
 

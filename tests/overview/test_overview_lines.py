@@ -150,5 +150,5 @@ def test_a_flight_record_begins_with_its_verdict():
         assert all(len(line) <= width for line in shown)
         assert shown[-1] == "Next: pyprof view FILE"
     short = lines(found._replace(verdict=verdict[:1]), 80)
-    assert short[1:3] == ["", "Step 1 ms, mean of 3 steps"]
+    assert short[1:3] == ["", "Step 1.00 ms, mean of 3 steps"]
     assert any("op4" in line for line in short)

@@ -196,7 +196,7 @@ def test_a_run_that_is_not_cut_has_no_steps_to_speak_of():
     found = outcome("R05", made).finding
     assert found is not None
     assert (
-        "There are 90 kernels; the median takes 4 us; the 90 calls that launch them take 135 us."
+        "There are 90 kernels; the median takes 4.00 us; the 90 calls that launch them take 135 us."
         in found.problem
     )
 
@@ -211,7 +211,7 @@ def test_waits_for_launches_say_what_the_cpu_did() -> None:
             made.ran("aten::mlp", start - 30_000, 30_000)
     found = outcome("R05", made).finding
     assert found is not None
-    assert "for 600 us of 1 ms a step, 60.0 %." in found.problem
+    assert "for 600 us of 1.00 ms a step, 60.0 %." in found.problem
     assert (
         "in CUDA calls for 100 us, else in operators and ranges for 200 us, and in neither" in found.problem
     )

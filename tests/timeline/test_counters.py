@@ -50,7 +50,7 @@ def test_time_of_tensor_cores_counts_once(events: list[Event], where: tuple[int,
     """Kernels that may run at once; an unknown one leaves the time unknown in which no known one runs."""
     start, end, amount = columns(events)
     amounts = {"tensor": amount, "hfu": amount, "copies": amount}
-    out = counters.buckets(Work(start, end, amounts), *where)
+    out = counters.buckets(Work(start, end, amounts, np.zeros(len(start), np.int64), 1), *where)
     low, width, count = where
     used, missing, either = (
         {t for a, n, x in events if test(x) for t in range(a, a + n)}
@@ -63,6 +63,27 @@ def test_time_of_tensor_cores_counts_once(events: list[Event], where: tuple[int,
     assert out.sums["tensor"].tolist() == lengths(used)
     assert out.unknown["tensor"].tolist() == lengths(either - used)
     assert out.unknown["hfu"].tolist() == lengths(missing)
+
+
+@examples(200)
+@given(
+    st.lists(st.tuples(st.integers(-40, 200), st.integers(0, 90), st.integers(-1, 8)), max_size=20), stretch()
+)
+def test_kernels_fill_at_most_all_multiprocessors(
+    events: list[tuple[int, int, int]], where: tuple[int, int, int]
+) -> None:
+    """At each nanosecond the sum over the kernels that run, at most 8 of 8; -1 is unknown."""
+    start, length, used = (np.array(part, np.int64) for part in (list(zip(*events)) or [()] * 3))
+    amounts = {"sm": np.where(used < 0, np.nan, used * length), "copies": np.zeros(len(start))}
+    out = counters.buckets(Work(start, start + length, amounts, used, 8), *where)
+    low, width, count = where
+    filled, missing = np.zeros(count), np.zeros(count)
+    for time in range(low, low + width * count):
+        running = [blocks for begin, n, blocks in events if begin <= time < begin + n]
+        filled[(time - low) // width] += min(sum(max(blocks, 0) for blocks in running), 8) / 8
+        missing[(time - low) // width] += -1 in running
+    np.testing.assert_allclose(out.sums["sm"], filled, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(out.unknown["sm"], missing)
 
 
 @examples(200)

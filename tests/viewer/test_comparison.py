@@ -44,14 +44,14 @@ def test_groups_are_summed_at_each_place_the_largest_first():
     ("step", "parts", "sentence"),
     [
         ((178e6, 143e6, False), [("idle", -59e6, False), ("kernel", 1e6, False)],
-         "A step takes 35 ms less (-19.7 %): 178 ms in the base, 143 ms in the other. The part that changed most is "
-         "idle, by 59 ms."),
+         "A step takes 35.0 ms less (-19.7 %): 178 ms in the base, 143 ms in the other. The part that changed most is "
+         "idle, by 59.0 ms."),
         ((10e6, 12e6, None), [("kernel", 2e6, True), ("idle", -1e6, None)],
-         "A step takes 2 ms more (+20.0 %): 10 ms in the base, 12 ms in the other."),
+         "A step takes 2.00 ms more (+20.0 %): 10.0 ms in the base, 12.0 ms in the other."),
         ((10e6, 12e6, True), [],
-         "A step takes 10 ms in the base, 12 ms in the other: the difference (+20.0 %) is within the noise of the "
+         "A step takes 10.0 ms in the base, 12.0 ms in the other: the difference (+20.0 %) is within the noise of the "
          "steps."),
-        ((10e6, 10e6, True), [], "A step takes as long in both: 10 ms in the base, 10 ms in the other."),
+        ((10e6, 10e6, True), [], "A step takes as long in both: 10.0 ms in the base, 10.0 ms in the other."),
         ((None, 12e6, None), [], ""),
     ],
 )  # fmt: skip
