@@ -12,16 +12,20 @@ from pyprof.overview import html
 from pyprof.reports.headline import PHASES
 from pyprof.top import pages
 
-PAGE = Path(__file__).parents[2] / "frontend" / "src" / "style.css"
+SOURCES = Path(__file__).parents[2] / "frontend" / "src"
 PARTS = {*PHASES, "dataloader", *IDLE}
 
 
 def test_a_notebook_has_the_colors_of_the_page() -> None:
-    light = PAGE.read_text(encoding="utf-8").partition(':root[data-theme="dark"]')[0]
-    page = dict(re.findall(r"--(c-\w+): (#[0-9a-f]{6});", light))
-    assert set(html._COLORS) == PARTS
-    assert set(html._COLORS.values()) <= set(page.values())
-    assert page["c-other"] == html._OTHER
+    light = (SOURCES / "style.css").read_text(encoding="utf-8").partition(':root[data-theme="dark"]')[0]
+    color = dict(re.findall(r"--c-(\w+): (#[0-9a-f]{6});", light))
+    script = (SOURCES / "lib" / "colours.ts").read_text(encoding="utf-8")
+    general, on_device = (
+        dict(re.findall(r'(\w+): "(\w+)"', re.search(rf"const {name}: .*?\{{(.*?)\}};", script, re.DOTALL)[1]))
+        for name in ("PARTS", "ON_DEVICE")
+    )
+    assert html._COLORS == {part: color[on_device.get(part, general[part])] for part in PARTS}
+    assert html._OTHER == color["other"]
     assert len({*html._COLORS.values(), html._OTHER}) == len(PARTS) + 1
 
 
