@@ -117,6 +117,7 @@ class Library:
         self._opened: dict[str, Opened] = {}
         self._imports: dict[str, _Import] = {}
         self._failed: dict[str, tuple[Stamp, Trouble]] = {}
+        self._read_again: set[Stamp] = set()  # whose database in the cache was useless
         self._retired: set[asyncio.Task[None]] = set()
 
     # --- runs
@@ -210,16 +211,21 @@ class Library:
 
     async def _open(self, name: str, source: Source, stamp: Stamp) -> Opened:
         path, cached = source.path, cache.database(stamp)
-        if not cached.exists() and not await asyncio.to_thread(_needs_no_import, path):
+        own = await asyncio.to_thread(_needs_no_import, path)
+        database = None
+        try:
+            if own or cached.exists():
+                database = await asyncio.to_thread(_check, path, cached, own)
+        except PyProfError as error:
+            if own or stamp in self._read_again:
+                trouble = of_file(path, error)
+                self._failed[name] = stamp, trouble
+                raise trouble from error
+            self._read_again.add(stamp)
+        if database is None:
             self._import(name, source, stamp, cached)
             running = self._imports[name]
             raise Trouble("opening", f"{path} is being read: {running.what}.", progress=running.progress)
-        try:
-            database = await asyncio.to_thread(_check, path, cached)
-        except PyProfError as error:
-            trouble = of_file(path, error)
-            self._failed[name] = stamp, trouble
-            raise trouble from error
         if name in self._opened:  # another request was faster
             return self._opened[name]
         opened = self._opened[name] = Opened(name, source, database, stamp)
@@ -341,16 +347,17 @@ def _is_database(path: Path) -> bool:
         return False
 
 
-def _check(path: Path, cached: Path) -> Path:
-    """Return the database to read, after opening it once. Raises PyProfError."""
+def _check(path: Path, cached: Path, own: bool) -> Path:
+    """Return the database to read, after opening it once: that of the cache, or the input itself if it is a database
+    of its `own`. A useless one of the cache is removed. Raises PyProfError."""
     if cached.exists():
         try:
             Guarded(cached).close()
             cache.touch(cached)
             return cached
         except PyProfError:
-            cached.unlink(missing_ok=True)  # our own file, and useless: the input still exists
-            if not _is_database(path):
+            cached.unlink(missing_ok=True)
+            if not own:
                 raise
     Guarded(path).close()
     return path

@@ -21,11 +21,13 @@ def test_a_notebook_has_the_colors_of_the_page() -> None:
     color = dict(re.findall(r"--c-(\w+): (#[0-9a-f]{6});", light))
     script = (SOURCES / "lib" / "colours.ts").read_text(encoding="utf-8")
     general, on_device = (
-        dict(re.findall(r'(\w+): "(\w+)"', re.search(rf"const {name}: .*?\{{(.*?)\}};", script, re.DOTALL)[1]))
+        dict(
+            re.findall(r'(\w+): "(\w+)"', re.search(rf"const {name}: .*?\{{(.*?)\}};", script, re.DOTALL)[1])
+        )
         for name in ("PARTS", "ON_DEVICE")
     )
-    assert html._COLORS == {part: color[on_device.get(part, general[part])] for part in PARTS}
-    assert html._OTHER == color["other"]
+    assert {part: color[on_device.get(part, general[part])] for part in PARTS} == html._COLORS
+    assert color["other"] == html._OTHER
     assert len({*html._COLORS.values(), html._OTHER}) == len(PARTS) + 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.analysis import concurrency
 from pyprof.timeline import counters
 from pyprof.timeline.counters import Buckets, Work
 from tests.build import examples
@@ -67,15 +68,19 @@ def test_time_of_tensor_cores_counts_once(events: list[Event], where: tuple[int,
 
 @examples(200)
 @given(
-    st.lists(st.tuples(st.integers(-40, 200), st.integers(0, 90), st.integers(-1, 8)), max_size=20), stretch()
+    st.lists(st.tuples(st.integers(-40, 200), st.integers(0, 90), st.integers(-1, 8)), max_size=20),
+    stretch(),
+    st.sampled_from((1, 3, 100)),
 )
 def test_kernels_fill_at_most_all_multiprocessors(
-    events: list[tuple[int, int, int]], where: tuple[int, int, int]
+    events: list[tuple[int, int, int]], where: tuple[int, int, int], size: int
 ) -> None:
-    """At each nanosecond the sum over the kernels that run, at most 8 of 8; -1 is unknown."""
+    """At each nanosecond the sum over the kernels that run, at most 8 of 8; -1 is unknown. So many events at once."""
     start, length, used = (np.array(part, np.int64) for part in (list(zip(*events)) or [()] * 3))
     amounts = {"sm": np.where(used < 0, np.nan, used * length), "copies": np.zeros(len(start))}
-    out = counters.buckets(Work(start, start + length, amounts, used, 8), *where)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(concurrency, "_AT_ONCE", size)
+        out = counters.buckets(Work(start, start + length, amounts, used, 8), *where)
     low, width, count = where
     filled, missing = np.zeros(count), np.zeros(count)
     for time in range(low, low + width * count):

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from pyprof import session
-from pyprof.viewer import cache, sources
+from pyprof.errors import FormatError
+from pyprof.viewer import cache, library, sources
 from pyprof.viewer.problems import Trouble
 from tests import kineto
 from tests.build import write_capture
@@ -50,6 +51,40 @@ def test_a_recording_is_imported_once(tmp_path):
     with serving(path) as again:  # at once, with what was aggregated
         assert len(again.json("/api/profile")["aggregations"]) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["net.sqlite"]
+
+
+@pytest.mark.parametrize("damage", ["a column less", "another content"])
+def test_a_damaged_database_of_the_cache_is_made_again(tmp_path, damage):
+    path = write_capture(tmp_path / "net.sqlite", steps(3))
+    cached = cache.database(cache.Stamp.of((path, None)))
+    with serving(path) as client:
+        wait_until_open(client)
+    if damage == "a column less":
+        with closing(sqlite3.connect(cached)) as file:
+            file.execute("alter table iteration drop column host_end_ns")
+            file.commit()
+    else:
+        cached.write_text("no database")
+    with serving(path) as client:
+        assert client.http.get("/api/profile").json()["type"] == "opening"
+        wait_until_open(client)
+        assert client.json("/api/profile")["aggregations"][0]["total"] == 3
+
+
+def test_an_import_whose_database_is_useless_is_not_repeated(tmp_path, monkeypatch):
+    """What an import writes can be damaged each time: the sentence says so, and nothing is read for ever."""
+    path = write_capture(tmp_path / "net.sqlite", steps(3))
+    with serving(path) as client:
+        wait_until_open(client)
+    monkeypatch.setattr(library, "Guarded", failing_to_open)
+    with serving(path) as client:
+        assert client.http.get("/api/profile").json()["type"] == "opening"
+        until(lambda: client.http.get("/api/profile").json()["type"] != "opening")
+        assert client.http.get("/api/profile").json()["detail"].endswith("is damaged.")
+
+
+def failing_to_open(path: Path) -> None:
+    raise FormatError(f"{path}: is damaged.")
 
 
 def test_a_file_that_is_replaced_is_read_anew(copied, tmp_path):
