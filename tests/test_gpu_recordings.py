@@ -329,7 +329,7 @@ def test_waits_for_launches_have_one_value():
     assert not steps["partial"].any()
     assert steps["launch_bound_ns"].sum() == idle["launch-bound"]
     assert findings.loc["R05 launch_bound", "saving"] == idle["launch-bound"]
-    assert steps["total_ns"].sum() == steps.filter(regex="_ns$").drop(columns="total_ns").to_numpy().sum()
+    assert steps["total_ns"].sum() == steps.filter(regex="_ns$").drop(columns="total_ns").sum().sum()
 
 
 def test_recordings_of_two_tools_match_in_a_comparison():

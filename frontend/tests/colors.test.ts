@@ -57,12 +57,12 @@ const THEMES: Record<string, Record<string, string>> = Object.fromEntries(
 );
 
 const IDLE = ["queued", "data_loader", "synchronization", "host_copy", "launch_bound", "not_recorded"];
-const PHASES = ["forward", "backward", "recompute", "optimizer", "no_phase", "dataloader", "other"];
+const PHASES = ["forward", "backward", "recompute", "optimizer", "no_phase"];
 const of = (breakdown: string, parts: readonly string[], gpu = true): string[] =>
   parts.map((part) => `--c-${meaningOf(breakdown, part, gpu)}`);
 const TOGETHER: Record<string, string[]> = {
-  "parts of a step with a GPU": of("step_time", [...PHASES, ...IDLE]),
-  "parts of a step on a CPU": of("step_time", PHASES, false),
+  "parts of a step with a GPU": of("step_time", [...PHASES, ...IDLE, "other"]),
+  "parts of a step on a CPU": of("step_time", [...PHASES, "dataloader", "other"], false),
   "parts of a worker's step": of("step_time", ["kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other"]),
   "parts of an iteration": [...of("resources", ["tc", "kernel", "memory", "dataloader", "io", "cpu", "other"]), "--c-outside"],
   "communication and computation": ["--c-compute", "--c-overlap", "--c-communication", "--c-memory", "--c-other"],

@@ -18,8 +18,8 @@ IDLE = {cause.replace(" ", "_").replace("-", "_"): cause for cause in CAUSES}
 
 
 def phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
-    """Return the ns of each step of a worker in PHASES, "no_phase", "dataloader", IDLE and "other", which add up to its
-    length. Without a GPU, operators that load a batch belong to the wait for it."""
+    """Return the ns of each step of a worker in parts that add up to its length: PHASES, "no_phase", and with a GPU
+    IDLE, else "dataloader" and "other". Operators of a CPU that load a batch belong to the wait for it."""
     key = "phases", source.aggregation.id, activity.worker
     return source.store.cached(key, lambda: _phases(source, activity, steps), small=True)
 
@@ -31,13 +31,12 @@ def _phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in PHASES.items()}
     classes["no_phase"] = Union(start, end)
     del phase, start, end
-    empty = Union(*np.empty((2, 0), np.int64))
     if source.gpu:
-        classes["dataloader"] = activity.dataloader
+        empty = np.empty(0, np.int64)
         for name, cause in IDLE.items():
-            classes[name] = Union(*idle.pop(cause)) if cause in idle else empty
+            classes[name] = Union(*idle.pop(cause, (empty, empty)))
     else:
-        classes = {"dataloader": activity.dataloader} | classes | dict.fromkeys(IDLE, empty)
+        classes = {"dataloader": activity.dataloader} | classes
     return split(activity, steps, classes)
 
 

@@ -31,7 +31,7 @@ _PARTS = {
     "no_phase": "other operators", "dataloader": "data loading", "other": "outside operators",
 }  # fmt: skip
 _ON_GPU = {
-    "no_phase": "other work", "data_loader": "after data loading", "launch_bound": "launch-bound", "queued": "queued",
+    "no_phase": "other work", "data_loader": "data loading", "launch_bound": "launch-bound", "queued": "queued",
     "synchronization": "synchronization", "host_copy": "host copy", "not_recorded": "not recorded",
 }  # fmt: skip
 _LEAST = 1.0  # percent of a step: causes of idle time with less are added up

@@ -76,10 +76,9 @@ def _idle(key: str) -> Column:
     """Return the column of a cause of idle time."""
     text = (
         f"With --categories=phase and a GPU: time in which all devices of the worker were idle for the cause "
-        f"{IDLE[key]}, as in the report idle, without the waits for the data loader themselves."
+        f"{IDLE[key]}, as in the report idle."
     )
-    heading = {"data_loader": "After Data Loading"}.get(key, IDLE[key].title())
-    return Column(f"{key}_ns", f"Idle: {heading} (ns)", "ns", text)
+    return Column(f"{key}_ns", f"Idle: {IDLE[key].title()} (ns)", "ns", text)
 
 
 @report(
@@ -125,7 +124,7 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
 
 def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:
     """Return the phases of the work, and idle time of the devices by cause."""
-    parts = phases(source, activity, steps)
+    parts = dict.fromkeys((*_OF_PHASE, *_ON_CPU, *IDLE)) | phases(source, activity, steps)
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in parts.items()}}
 
 

@@ -356,6 +356,11 @@ class Run(SteadySteps):
         return int(fmean(worker.parts[name] for worker in workers)) if workers else 0
 
     @property
+    def loading(self) -> int:
+        """The time that the loop waits for its data loader: in which a GPU is idle because of it, if there is one."""
+        return self.idle.get("data loader", 0) if self.source.gpu else self.part("dataloader")
+
+    @property
     def late(self) -> int:
         """The time that a GPU waits for launches that come too late."""
         return self.idle.get("launch-bound", 0)

@@ -41,10 +41,9 @@ def gpu_underused(run: Run) -> Finding | None:
     Silent: for 60 ms of 100 ms.
     """
     busy = run.share(run.mean("busy_ns"))
-    if busy >= limit("R03.busy") or not run.wall:
+    if busy >= limit("R03.busy") or not run.idle:
         return None
-    idle = {**run.idle, "data loader": run.idle.get("data loader", 0) + run.part("dataloader")}
-    causes = sorted(idle.items(), key=lambda item: -item[1])
+    causes = sorted(run.idle.items(), key=lambda item: -item[1])
     cause, time = causes[0]
     parts = {name: run.part(name) for name in _MEANWHILE}
     meanwhile = _MEANWHILE[max(parts, key=lambda name: parts[name])]

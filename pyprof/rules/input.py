@@ -33,7 +33,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     waits = _waits(run)
     if waits is None or _workers(run) == {"0"}:
         return None
-    part = run.part("dataloader")
+    part = run.loading
     if run.share(part) <= limit("R08.share"):
         return None
     settings = _settings(run)
@@ -51,7 +51,7 @@ def dataloader_bound(run: Run) -> Finding | None:
             *({"loader": text} for text in [", ".join(f"{k}={v}" for k, v in settings.items())] if text),
             *waits,
         ],
-        "The DataLoader part of a step falls (report step_time, categories=phase).",
+        "The waits for the data loader fall (report step_time, categories=phase).",
     )
 
 
@@ -72,7 +72,7 @@ def workers_zero(run: Run) -> Finding | None:
             "needs num_workers of the DataLoader, which this recording lacks; record with pyprof"
         )
     usable = run.facts.get("cpu.usable", "")
-    part = run.part("dataloader")
+    part = run.loading
     if workers != {"0"} or usable == "1" or run.share(part) <= limit("R09.share"):
         return None
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
@@ -83,7 +83,7 @@ def workers_zero(run: Run) -> Finding | None:
         f"dataset must be picklable where processes are spawned.",
         min(part, run.wall - part),
         waits,
-        "The DataLoader part of a step falls (report step_time, categories=phase); more workers than needed cost "
+        "The waits for the data loader fall (report step_time, categories=phase); more workers than needed cost "
         "memory only.",
     )
 

@@ -67,9 +67,8 @@ class SteadySteps(ABC):
                 parts = phases(self.source, activity, device_steps(self.source, activity.worker))
                 sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
                 continue
-            other = activity.paused.with_(activity.dataloader)
             for cause, (begin, stop) in gaps(activity, None, *self._bounds(activity, start, end)).items():
-                sums[cause] += int((stop - begin - other.within(begin, stop)).sum())
+                sums[cause] += int((stop - begin - activity.paused.within(begin, stop)).sum())
         return {cause: time // len(self._steps) for cause, time in sums.items() if time}
 
     @property
@@ -88,6 +87,7 @@ class SteadySteps(ABC):
             waits = gaps(activity, None, *self._bounds(activity, start, end)).get(
                 "launch-bound", (out[:0], out[:0])
             )
-            parts = partition([activity.paused, activity.dataloader, activity.runtime, activity.cpu], *waits)
-            out += [int(part.sum()) for part in parts[2:]]
+            ranges = activity.cpu.with_(activity.dataloader)
+            parts = partition([activity.paused, activity.runtime, ranges], *waits)
+            out += [int(part.sum()) for part in parts[1:]]
         return tuple(out.tolist())

@@ -24,7 +24,7 @@ _MOST_LINES = 50  # of a call stack or a table
 _PARTS = {
     "forward": ("F", "#56b4e9"), "backward": ("B", "#e69f00"), "recompute": ("R", "#cc79a7"),
     "optimizer": ("O", "#009e73"), "no_phase": ("W", "#cccccc"), "dataloader": ("D", "#f0e442"),
-    "other": ("x", "#aaaaaa"), "data_loader": ("d", "#af9032"), "launch_bound": ("l", "#d55e00"),
+    "other": ("x", "#aaaaaa"), "data_loader": ("d", "#f0e442"), "launch_bound": ("l", "#d55e00"),
     "queued": ("q", "#999999"), "synchronization": ("s", "#9b582f"), "host_copy": ("h", "#4f94d4"),
     "not_recorded": ("n", "#777777"),
 }  # fmt: skip

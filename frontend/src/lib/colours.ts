@@ -10,7 +10,6 @@ export type Meaning =
   | "overlap"
   | "runtime"
   | "dataloader"
-  | "afterload"
   | "io"
   | "cpu"
   | "forward"
@@ -45,7 +44,7 @@ const PARTS: Record<string, Meaning> = {
   optimizer: "optimizer",
   no_phase: "cpu",
   // Causes of idle time, as in the timeline.
-  data_loader: "afterload", // beside the waits for the data loader themselves
+  data_loader: "dataloader",
   launch_bound: "cpu",
   synchronization: "runtime",
   host_copy: "memory",
