@@ -54,9 +54,21 @@ class Causes(NamedTuple):
     end: Ints
 
 
-def recorded(activity: Activity, device: int, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:
-    """Yield the gaps of a device that lie in [low, high) or extend into it, in parts by time, clipped to the recording;
-    and the length in ns of each in [low, high), without pauses in which the recording was read."""
+def launch_bound(activity: Activity, low: int, high: int) -> tuple[Ints, Ints]:
+    """Return the events in [low, high) for whose launches all devices of a worker waited, and how long in ns."""
+    waits = activity.store.cached(("waits", activity.worker), lambda: Waits(activity))
+    events, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for gaps, length in recorded(activity, None, low, high):
+        late = causes_of(activity, gaps, waits).cause == LAUNCH
+        events.append(gaps.event[late])
+        lengths.append(length[late])
+    return np.concatenate(events), np.concatenate(lengths)
+
+
+def recorded(activity: Activity, device: int | None, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:
+    """Yield the gaps of a device, or those common to all devices of the worker, that lie in [low, high) or extend into
+    it, in parts by time, clipped to the recording; and the length in ns of each in [low, high), without pauses in which
+    the recording was read."""
     every = _gaps_around(activity, device, low, high)
     for first in range(0, len(every.start), _AT_ONCE):
         part = Gaps(*(column[first : first + _AT_ONCE] for column in every))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -61,12 +62,21 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
         of = f", the mean of {step.number}{whose}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
-        text += f" {best.problem}"
+        text += f" {_first_sentence(best.problem)}"
         if best.saving is not None:
             per = "" if step.number is None else " a step"
             of = "" if best.share is None else f" ({best.share:.1f} %)"
             text += f" This could save up to {duration(best.saving)}{per}{of}."
     return f"{text} {late}".rstrip()
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a text.
+
+    >>> _first_sentence("It waits for 1.92 ms of 18.1 ms. There are 266 kernels.")
+    'It waits for 1.92 ms of 18.1 ms.'
+    """
+    return re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]
 
 
 def late_rank(source: Source) -> str:
@@ -123,7 +133,7 @@ def _last_rank(source: Source) -> str:
     parts = sorted(
         (
             (before, "are from before the recording"),
-            (usual, "are those of the median rank"),
+            (usual, "are also the median rank's"),
             (carried, "are left from earlier collectives"),
             (caused, "are its own"),
         ),
@@ -132,8 +142,8 @@ def _last_rank(source: Source) -> str:
     texts = [f"{duration(time)} {text}" for time, text in parts if time]
     return (
         f"{most['worker']} {what} at {own['times_last']:,} of {own['collectives']:,} collectives, "
-        f"{duration(behind)} behind the first rank in total, {duration(int(most['late_ns']))} of it at "
-        f"{most['name']}{number}: {', '.join(texts)}."
+        f"{duration(behind)} behind the first rank in total: {', '.join(texts)}. "
+        f"{duration(int(most['late_ns']))} of it is at {most['name']}{number}."
     )
 
 

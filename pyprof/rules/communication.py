@@ -18,7 +18,8 @@ from pyprof.units import percent, size
 
 
 def _communication(run: Run) -> pd.DataFrame:
-    """Return communication in the sample: kind, operator, duration_ns, bytes (missing: unknown).
+    """Return communication in the sample: kind, operator, duration_ns, bytes and transfer, which is missing where the
+    collective could not be matched on all ranks (missing: unknown).
 
     Bytes are as nccl-tests counts them if the recording has what was sent and received, else those of the call; for
     a copy between devices, the bytes copied.
@@ -32,7 +33,8 @@ def _communication(run: Run) -> pd.DataFrame:
     of_call = table["bytes"].astype("Int64").where(table.pop("sized").astype(bool))
     copied = table.pop("copied_bytes").astype("Int64").where(table["kind"] != KERNEL)
     return table.assign(
-        bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call)
+        bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call),
+        transfer=table["id"].map(described["transfer"]),
     )
 
 
@@ -51,7 +53,8 @@ def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
 
 @rule("R28", "comm_exposed", GPU, KINDS, rows=Rows("overlap", "Overlap of communication"))
 def comm_exposed(run: Run) -> Finding | None:
-    """Collectives and copies between devices run while no other kernel does.
+    """Collectives and copies between devices run while no other kernel does. Where they can be matched on all ranks,
+    the finding says how much of their time is a wait for the rank that came last.
 
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
@@ -63,12 +66,28 @@ def comm_exposed(run: Run) -> Finding | None:
     grouped = _grouped(run, table)
     copied = table.loc[table["kind"] != KERNEL, "duration_ns"].sum()
     what = "Collectives" if not copied else "Collectives and copies between GPUs"
+    matched = table[table["transfer"].notna()]
+    waiting = 1 - float(matched["transfer"].sum()) / max(float(matched["duration_ns"].sum()), 1)
+    if not len(matched):
+        waits = "Waits for a slower rank are included."
+    else:
+        of = (
+            "their time" if len(matched) == len(table) else "the time of those that were matched on all ranks"
+        )
+        waits = f"For {percent(waiting)} of {of} they wait for the rank that comes last."
+    evenly = "Remove what delays the late ranks (reports root_cause, stragglers): the others only wait."
+    faster = (
+        "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while gradients "
+        "accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch)."
+    )
+    if not len(matched):
+        advice = f"If one rank comes late: {evenly[0].lower()}{evenly[1:]} Otherwise {faster}"
+    else:
+        advice = evenly if waiting > limit("R28.waiting") else faster
     return run.finding(
         f"{what} run for {run.time(total)}; {run.time(exposed, False)} of it, {percent(run.share(exposed))} of the "
-        "time, is without any other kernel. Waits for a slower rank are included.",
-        "If one rank comes late (report stragglers), remove its delay first: the others only wait. Otherwise "
-        "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while "
-        "gradients accumulate; FSDP: prefetch the next layer's weights (limit_all_gathers, forward_prefetch).",
+        f"time, is without any other kernel. {waits}",
+        advice,
         exposed,
         run.top(
             grouped, "time", operator="name", source="source", count="count", bytes="bytes", time_ns="time"

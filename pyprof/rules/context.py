@@ -34,7 +34,7 @@ from pyprof.store import blocks, reads
 from pyprof.units import duration
 
 _TOP = 5  # rows of evidence
-NOT_CUT = " (No steps were found: one-time work is included.)"
+NOT_CUT = " (No steps were found: one-time work may be included.)"
 NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
 
 

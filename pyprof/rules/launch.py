@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.idle_gaps import launch_bound as launch_bound_gaps
 from pyprof.intervals import groups
 from pyprof.model import Ints
 from pyprof.rules import Finding, Rows, rule
@@ -17,6 +19,8 @@ from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.units import duration, percent
+
+_ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 
 
 @rule("R05", "launch_bound", LAUNCHES, rows=Rows("idle", "Idle time"))
@@ -34,8 +38,8 @@ def launch_bound(run: Run) -> Finding | None:
     if len(durations) <= replayed:
         return None
     middle = float(np.median(durations))
-    waited = sum(int(sample.late.sum()) for sample in run.samples)
-    alone = sum(int(sample.late[sample.alone].sum()) for sample in run.samples)
+    waits = _waits(run)
+    waited, alone = (int(part["waited"].sum()) for part in (waits, waits[waits["alone"]]))
     late = int(run.late * alone / waited) if waited else 0
     if run.share(late) <= limit("R05.late"):
         return None
@@ -53,20 +57,32 @@ def launch_bound(run: Run) -> Finding | None:
         fewer = f"With {per_step:.0f} kernels{run.per_step}, fusing them saves little: {move}"
     else:
         fewer = _less_launches(run)
+    rows = _by_operator(run, waits[waits["alone"]])
+    if rows and rows[0]["operator"] in _ZEROING:
+        fewer = f"If that is zero_grad: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
         f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
         f"{percent(run.share(late))}.{_meanwhile(run, late)} There are {per_step:.0f} kernels{run.per_step}; the "
-        f"median takes {duration(middle)}{cost}.",
+        f"median takes {duration(middle)}{cost}.{_longest(rows)}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
         late,
-        _gaps(run),
+        rows,
         "The launch-bound time of the report idle falls, and a step gets shorter.",
     )
 
 
 def _launch_calls(calls: int, run: Run) -> str:
     return f"{calls / max(run.sampled_steps * len(run.samples), 1e-9):.0f} calls that launch them"
+
+
+def _longest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Name the operator before whose launches the GPU waits longest."""
+    if not rows or not isinstance(rows[0]["operator"], str):
+        return ""
+    source = rows[0]["source"]
+    at = f" ({source})" if isinstance(source, str) and source else ""
+    return f" It waits longest before {rows[0]['operator']}{at}."
 
 
 def _meanwhile(run: Run, late: int) -> str:
@@ -79,8 +95,8 @@ def _meanwhile(run: Run, late: int) -> str:
     if not reads.has_operators(run.store):
         return f" Meanwhile the CPU is in CUDA calls for {calls}; its operators were not recorded."
     return (
-        f" Meanwhile the CPU is in CUDA calls for {calls}, else in operators and ranges for {operators}, and in "
-        f"neither, as in Python code between them, for {rest}."
+        f" Meanwhile the CPU is in CUDA calls for {calls}, elsewhere in operators and named ranges for {operators}, "
+        f"and in neither (Python between operators, for example) for {rest}."
     )
 
 
@@ -106,12 +122,32 @@ def _launched(sample: Sample) -> Ints:
     return sample.kernel[sample.alone[sample.kernel]]
 
 
-def _gaps(run: Run) -> list[dict[str, Any]]:
-    """Return operators whose launches came late, by the time the GPU waited for them in the sample."""
-    gaps = run.events(("operator", "late"), lambda sample: np.flatnonzero((sample.late > 0) & sample.alone))
-    gaps = gaps.groupby("operator")["late"].agg(["sum", "size"])
-    gaps = gaps.join(run.operators[["name", "source"]])
-    return run.top(gaps, "sum", operator="name", source="source", waited_ns="sum", launches="size")
+def _waits(run: Run) -> pd.DataFrame:
+    """Return the launch-bound idle times of the sample: operator of the launch, length, and whether it launched one
+    event alone."""
+    parts = [pd.DataFrame({"operator": [], "waited": [], "alone": []}).astype({"alone": bool})]
+    for sample in run.samples:
+        if not len(sample.kernel):
+            continue
+        activity = run.source.activity(sample.worker)
+        event, length = launch_bound_gaps(activity, sample.start, sample.end)
+        ids = sample.of("id")
+        place = np.searchsorted(ids, activity.id[event])
+        own = place < len(ids)  # the last may be launched after the sample
+        parts.append(
+            pd.DataFrame({
+                "operator": sample.of("operator")[place[own]], "waited": length[own],
+                "alone": sample.alone[place[own]],
+            })
+        )  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+def _by_operator(run: Run, waits: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the operators for whose launches the GPU waited longest in the sample."""
+    named = waits.join(run.operators[["name", "source"]], on="operator")
+    sums = named.groupby(["name", "source"], dropna=False)["waited"].agg(["sum", "size"]).reset_index()
+    return run.top(sums, "sum", operator="name", source="source", waited_ns="sum", launches="size")
 
 
 @rule("R06", "small_kernels", LAUNCHES, rows=Rows("short_kernels", "Kernels by their time"))

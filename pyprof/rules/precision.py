@@ -255,9 +255,11 @@ def dtype_casts(run: Run) -> Finding | None:
     part = float(casts["gpu_ns"].sum()) / run.kernel_time
     if part <= limit("R16.share"):
         return None
+    of = max(run.steps, 1) * max(len(run.ids), 1)
+    count, every = (rows["calls"].sum() / of for rows in (casts, kernels))
     return run.finding(
         f"Conversions between types take {percent(part)} of the kernels' time, "
-        f"{run.time(run.per_device(casts['gpu_ns'].sum()))}.",
+        f"{run.time(run.per_device(casts['gpu_ns'].sum()))}: {count:.0f} of {every:.0f} kernels{run.per_step}.",
         "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
         "in the type they are used in.",
         run.per_device(casts["gpu_ns"].sum()),

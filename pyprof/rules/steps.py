@@ -33,7 +33,7 @@ def no_iterations(run: Run) -> Finding | None:
     keys = _repeated(run)
     return Finding(
         "",
-        "No steps were found: the figures include one-time work such as initialization.",
+        "No steps were found: the figures may include one-time work such as initialization.",
         "If the program repeats a step, call pyprof.step() at the end of each, or name an operator that runs once a "
         "step as the key (--key_op).",
         None,

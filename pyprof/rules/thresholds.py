@@ -63,6 +63,7 @@ LIMITS = {
     "R27.over_two": Limit(0.10, "", "the same beyond two full waves"),
     "R27.share": Limit(0.05, "", "share of such kernels in the time of all but collectives"),
     "R28.share": Limit(0.10, "", "share in which collectives run and no other kernel"),
+    "R28.waiting": Limit(0.5, "", "share of the time of collectives in which they wait for the last rank"),
     "R29.bytes": Limit(1_000_000, "bytes", "size of a small collective, below"),
     "R29.per_step": Limit(20, "per step", "small collectives"),
     "R30.share": Limit(0.10, "", "share in which all wait for one rank alone"),

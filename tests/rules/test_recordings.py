@@ -85,6 +85,16 @@ def test_eight_ranks_answer_too(data, tmp_path):
     found = findings(session.load(tmp_path))
     assert "R36" not in found  # its one candidate waits for other ranks
     assert all(row["bytes"] for row in found["R28"].evidence)
+    # Every rank runs the same eight collectives in one order; who came last waits for none.
+    ranks = []
+    for path in sorted(tmp_path.rglob("*.json*")):
+        content = path.read_bytes()
+        events = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)["traceEvents"]
+        own = [e for e in events if is_gpu(e) and "nccl" in e["name"].lower()]
+        ranks.append([e["dur"] for e in sorted(own, key=lambda e: float(e["ts"]))])
+    every = list(zip(*ranks, strict=True))
+    waiting = 1 - sum(8 * min(one) for one in every) / sum(map(sum, every))
+    assert f"For {100 * waiting:.1f} % of their time they wait" in found["R28"].problem
 
 
 def test_the_wait_for_a_loader_without_workers(data):
@@ -225,6 +235,11 @@ def test_figures_of_findings_are_those_of_the_tables(data, name):
         assert savings[rule] == pytest.approx(expected[rule], abs=1), rule
     workers = len(run.window.workers)
     assert sum(run.meanwhile) == pytest.approx(run.late * workers, abs=workers)
+    late = findings(prof).get("R05")
+    if late is not None:  # what ends waits of another cause is not named
+        idle = prof.report("idle", group_by="cause")
+        whole = idle.loc[idle["cause"] == "launch-bound", "total_ns"].sum()
+        assert 0 < sum(row["waited_ns"] for row in late.evidence) <= whole
     problem = prof.findings.set_index("rule")["problem"]
     assert ("R03" in problem) is False or "R05" not in problem
 

@@ -213,7 +213,8 @@ def test_waits_for_launches_say_what_the_cpu_did() -> None:
     assert found is not None
     assert "for 600 us of 1.00 ms a step, 60.0 %." in found.problem
     assert (
-        "in CUDA calls for 100 us, else in operators and ranges for 200 us, and in neither" in found.problem
+        "in CUDA calls for 100 us, elsewhere in operators and named ranges for 200 us, and in neither"
+        in found.problem
     )
-    assert "between them, for 300 us." in found.problem
+    assert "(Python between operators, for example) for 300 us." in found.problem
     assert "The kernels are long enough" in found.advice  # 40 us each: fusing them saves little

@@ -127,7 +127,7 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
     sentence = page.find("[data-headline]").inner_text()
     assert (
         "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 µs behind the first rank in total, "
-        "400 µs of it at all_reduce" in sentence
+        "400 µs of it is at all_reduce" in sentence
     )
     page.find("nav a:has-text('Workers')").click()
     page.settled()
