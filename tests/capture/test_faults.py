@@ -8,10 +8,13 @@ raises in turn (`sys.settrace`). Losses, what is printed and the exit code stay,
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pyprof.capture.process import faults
 from tests.conftest import LONG
 from tests.forks import ROOT, Forks
 
@@ -121,6 +124,22 @@ def check(target: str, which: int, plain: str, compiler_forks: Forks, folder: Pa
     if (code, program.stdout) != (3, plain) or "Traceback" in program.stderr or len(told) > 1:
         return f"{target} at call {which}: exit code {code}, {program.stdout!r}\n{program.stderr}"
     return ""
+
+
+def test_an_internal_error_is_reported_once_and_counted_each_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ValueError("injected")
+
+    lost = Counter[str]()
+    monkeypatch.setattr(faults, "_reported", set())
+    monkeypatch.setattr(faults, "recorder", SimpleNamespace(drop=lambda reason: lost.update([reason])))
+    faults.guarded(broken)
+    assert faults.contained(broken)() is None
+    faults.guarded(int)
+    assert capsys.readouterr().err.count("(ValueError: injected). The program goes on") == 1
+    assert list(lost.values()) == [2]
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,12 @@ _R = TypeVar("_R")
 _reported: set[str] = set()
 
 
-def guarded(step: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> bool:
-    """Run one step of a window's life; return whether it succeeded. An exception is reported and counted as lost."""
+def guarded(step: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
+    """Run one step of a window's life. An exception is reported and counted as lost."""
     try:
         step(*args, **kwargs)
     except Exception as error:
         report(_name(step), error)
-        return False
-    return True
 
 
 def contained(function: Callable[_P, _R]) -> Callable[_P, _R | None]:
