@@ -79,12 +79,14 @@ def test_the_number_of_steps_does_not_matter(tmp_path: Path) -> None:
     assert (found["step", "step"]["base_count"], found["step", "step"]["other_count"]) == (3, 9)
 
 
-def test_a_change_as_large_as_the_spread_is_noise(tmp_path: Path) -> None:
-    """Steps of 10 and 16 µs in both, in turn; one more of the long ones in the other run.
+@pytest.mark.parametrize("longer", ["wait", "slow"])
+def test_a_change_as_large_as_the_spread_is_noise(tmp_path: Path, longer: str) -> None:
+    """Steps of 10 and 16 µs in both, in turn; one more of the long ones in the other run. The wait between the kernels
+    is longer, or the product.
 
     Base: mean 13, variance of the mean 12/4 = 3. Other: 10, 16, 16, 16: mean 14.5, variance of the mean 9/4.
     """
-    both = [steps(1), steps(1, wait=6_000)]
+    both = [steps(1), steps(1, **{longer: 6_000})]
 
     def run(*which: int) -> list[Event]:
         events, at = [], 0
@@ -103,6 +105,29 @@ def test_a_change_as_large_as_the_spread_is_noise(tmp_path: Path) -> None:
     step = found["step", "step"]
     assert (step["base_time_ns"], step["other_time_ns"], step["noise"]) == (13_000, 14_500, True)
     assert step["error_ns"] == pytest.approx(1_000 * 5.25**0.5)
+    if longer == "slow":
+        for row in (found["operator", "mm"], found["kernel", "sgemm"]):
+            assert (row["base_time_ns"], row["other_time_ns"], row["noise"]) == (5_000, 6_500, True)
+            assert row["error_ns"] == step["error_ns"]
+
+
+def test_copies_are_counted_within_steps_with_their_bytes(tmp_path: Path) -> None:
+    """Two copies of 1,000 B in one of two steps, or of four, and one before the first."""
+
+    def run(count: int) -> list[Event]:
+        copies = []
+        for number, at in ((90, 900_000), (91, 1_014_000), (92, 1_015_000)):
+            copies += [
+                kineto.launch(at, at + 100, number, name="cudaMemcpyAsync"),
+                kineto.event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", at + 200, at + 700, 0, 7,
+                             device=0, stream=7, correlation=number, bytes=1_000),
+            ]  # fmt: skip
+        return [*steps(count), *copies]
+
+    row = compared(tmp_path, run(2), run(4))["part", "memory copies"]
+    assert (row["base_count"], row["other_count"]) == (1, 0.5)
+    assert (row["base_bytes"], row["other_bytes"]) == (1_000, 500)
+    assert (row["base_time_ns"], row["other_time_ns"]) == (500, 250)
 
 
 def test_what_only_one_run_has_is_empty_in_the_other(tmp_path: Path) -> None:
