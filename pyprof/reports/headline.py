@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from pyprof.analysis.device_steps import activities
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
+from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
 from pyprof.rules import Outcome
 from pyprof.rules.context import NOT_CUT, Run
 from pyprof.store import reads
@@ -67,6 +69,26 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
             of = "" if best.share is None else f" ({best.share:.1f} %)"
             text += f" This could save up to {duration(best.saving)}{per}{of}."
     return f"{text} {late}".rstrip()
+
+
+def of_summary(source: Source) -> str:
+    """Return the sentences about the summary of a fleet: what a step takes, and which rank is late."""
+    run = Run(source)
+    rows = [of_steps(activity, steps) for activity, steps in activities(source)]
+    table = concat_rows(rows, [WORKER, STEP, START, TOTAL, PARTIAL]).astype({"partial": "boolean"})
+    steps = _steady(table, run)
+    length = int(steps["total_ns"].sum()) / len(steps) if len(steps) else None
+    step = Step(length, len(steps) if run.cut else None, table["worker"].nunique(), (), None)
+    return (
+        headline(step, None, _last_rank(source)) or "Nothing with a time was recorded, so there is no step."
+    )
+
+
+def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """Return the rows of step_time of the steady steps, or of all if there are none."""
+    number = table.groupby("worker").cumcount() + run.source.aggregation.first
+    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
+    return steady if len(steady) else table
 
 
 def late_rank(source: Source) -> str:
@@ -141,9 +163,7 @@ def mean_step(source: Source, run: Run) -> Step:
     """Return the mean of the steady steps, and its parts: phases, and the causes of idle time."""
     report = find("step_time", categories="phase")
     table = report.table(source)
-    number = table.groupby("worker").cumcount() + run.source.aggregation.first
-    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
-    steps = steady if len(steady) else table
+    steps = _steady(table, run)
     lengths = [column.key for column in report.columns if column.key.endswith("_ns")]
     sums = {key.removesuffix("_ns"): int(steps[key].sum()) for key in lengths}
     total = sums.pop("total")
