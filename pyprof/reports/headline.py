@@ -17,6 +17,11 @@ from pyprof.rules.context import NOT_CUT, Run
 from pyprof.store import reads
 from pyprof.units import duration
 
+# Parts of a rank's work, as of `rank_work.PARTS`.
+IN_PART = {
+    "kernels": "in kernels and copies", "communication": "in other collectives", "dataloader": "in the data loader",
+    "launch": "in API calls", "host": "in host operators", "other": "outside operators",
+}  # fmt: skip
 PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 
 
@@ -79,9 +84,8 @@ def of_summary(source: Source) -> str:
     steps = _steady(table, run)
     length = int(steps["total_ns"].sum()) / len(steps) if len(steps) else None
     step = Step(length, len(steps) if run.cut else None, table["worker"].nunique(), (), None)
-    return (
-        headline(step, None, _last_rank(source)) or "Nothing with a time was recorded, so there is no step."
-    )
+    late = f"{_last_rank(source)} {_longer_part(source)}"
+    return headline(step, None, late) or "Nothing with a time was recorded, so there is no step."
 
 
 def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
@@ -124,14 +128,32 @@ def root_cause(row: dict[str, Any]) -> str:
     )
 
 
+def _last(source: Source) -> pd.Series[Any] | None:
+    """Return the row of the rank that is the last in at least half of the collectives; None if there is none."""
+    ranks = find("stragglers", group_by="rank").table(source)
+    late = ranks[(ranks["times_last"] > 0) & (ranks["collectives"] <= 2 * ranks["times_last"])]
+    return late.sort_values("late_ns", ascending=False, kind="stable").iloc[0] if len(late) else None
+
+
+def _longer_part(source: Source) -> str:
+    """Return the sentence that names the part of its work in which that rank took longer; empty if there is none."""
+    own = _last(source)
+    if own is None:
+        return ""
+    part = max(IN_PART, key=lambda name: int(own[f"{name}_ns"]))
+    time = int(own[f"{part}_ns"])
+    if time <= 0:
+        return ""
+    operator = f" ({own['operator']})" if part == "host" and not pd.isna(own["operator"]) else ""
+    return f"Most of its own is more time {IN_PART[part]}{operator}: {duration(time)}."
+
+
 def _last_rank(source: Source) -> str:
     """Return the sentence that names the rank that is the last in at least half of the collectives, and at which most;
     empty if there is none."""
-    ranks = find("stragglers", group_by="rank").table(source)
-    late = ranks[(ranks["times_last"] > 0) & (ranks["collectives"] <= 2 * ranks["times_last"])]
-    if not len(late):
+    own = _last(source)
+    if own is None:
         return ""
-    own = late.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
     rows = find("stragglers").table(source)
     device = rows["device"].isna() if pd.isna(own["device"]) else rows["device"] == own["device"]
     rows = rows[(rows["worker"] == own["worker"]) & device]

@@ -21,7 +21,7 @@ _COLUMNS = (
     Column("step_max", "Max Step (ns)", "ns", "Length of its longest step."),
     Column(
         "over_median_ns", "Over Median (ns)", "ns",
-        "Mean step less that of the median worker; of an even number, less the mean of the two in the middle.", float,
+        "Mean step less that of the median worker; of an even number, less the mean of the two in the middle. Rounded.",
     ),
     Column("over_median", "Over Median (%)", "%", "The same as a share of the median.", float),
 )  # fmt: skip
@@ -43,5 +43,5 @@ def ranks(source: Source) -> pd.DataFrame:
             over = mean[worker] - median
             share = 100 * over / median if median else None
             sizes = (len(length), mean[worker], int(length.min()), int(length.max()))
-            rows.append((*facts[worker], *sizes, over, share))
+            rows.append((*facts[worker], *sizes, round(over), share))
     return pd.DataFrame(rows, columns=[column.key for column in _COLUMNS], dtype=object)

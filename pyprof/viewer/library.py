@@ -26,6 +26,7 @@ from pyprof.store import files
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
 from pyprof.viewer.engine import EXPORTS, Child, Engine, FrameCache
+from pyprof.viewer.fleet_runs import FleetRuns
 from pyprof.viewer.guarded_store import Guarded, Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
@@ -35,11 +36,12 @@ _LOOK = 2.0  # seconds between two scans of a folder
 
 
 class Opened:
-    """Open database: `input` is the requested path, `path` the database that is read."""
+    """Open database: `input` is the requested path, `path` the database that is read; `of_fleet`: of a rank of a
+    fleet."""
 
-    def __init__(self, run: str, source: Source, path: Path, stamp: Stamp):
+    def __init__(self, run: str, source: Source, path: Path, stamp: Stamp, of_fleet: bool = False):
         self.run, self.input, self.path, self.stamp = run, source.path, path, stamp
-        self._is_part = source.files is not None
+        self._is_part, self._of_fleet = source.files is not None, of_fleet
         self.version = secrets.token_hex(8)
         self.looked = time.monotonic()
         self.pool = Pool(path)
@@ -51,6 +53,8 @@ class Opened:
     @property
     def name(self) -> str:
         """Name of the profile, for titles and files."""
+        if self._of_fleet:
+            return self.run
         if not self._is_part:
             return name_of(self.input)
         name = self.run.rpartition("/")[2]
@@ -112,6 +116,7 @@ class Library:
         self._names = distinct_names(self._paths)
         self._warm = warm
         self._runs: dict[str, Source] = {}
+        self._fleet = FleetRuns(self.path)
         self._reason: str | None = None
         self._looked = float("-inf")
         self._opened: dict[str, Opened] = {}
@@ -128,6 +133,11 @@ class Library:
             self._looked = time.monotonic()
         return self._runs
 
+    def is_summary(self, run: str | None) -> bool:
+        """Return whether a run, by default the first, is the summary of a fleet. Raises Trouble."""
+        self.runs()
+        return self._fleet.is_summary(run)
+
     @property
     def reason(self) -> str | None:
         """Sentence that says why the files of a folder are several runs; None where they are one."""
@@ -137,6 +147,8 @@ class Library:
     def _look(self) -> dict[str, Source]:
         if len(self._paths) > 1:
             return dict(zip(self._names, map(Source, self._paths)))
+        if of_fleet := self._fleet.look():
+            return of_fleet
         if not self.path.is_dir():
             return {"": Source(self.path)}
         try:
@@ -173,7 +185,7 @@ class Library:
             out.append(
                 Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None,
-                    modified=None if several else _modified(path))
+                    modified=None if several else _modified(path), fleet=self._fleet.is_summary(name))
             )  # fmt: skip
         return out
 
@@ -215,14 +227,14 @@ class Library:
             running = self._imports[name]
             raise Trouble("opening", f"{path} is being read: {running.what}.", progress=running.progress)
         try:
-            database = await asyncio.to_thread(_check, path, cached)
+            database = await asyncio.to_thread(_check, path, cached, self.is_summary(name))
         except PyProfError as error:
             trouble = of_file(path, error)
             self._failed[name] = stamp, trouble
             raise trouble from error
         if name in self._opened:  # another request was faster
             return self._opened[name]
-        opened = self._opened[name] = Opened(name, source, database, stamp)
+        opened = self._opened[name] = Opened(name, source, database, stamp, self._fleet.is_rank(name))
         if self._warm:
             opened.engine.warm()
         return opened
@@ -341,8 +353,9 @@ def _is_database(path: Path) -> bool:
         return False
 
 
-def _check(path: Path, cached: Path) -> Path:
-    """Return the database to read, after opening it once. Raises PyProfError."""
+def _check(path: Path, cached: Path, summary: bool) -> Path:
+    """Return the database to read, after opening it once; `summary`: it is the summary of a fleet. Raises
+    PyProfError."""
     if cached.exists():
         try:
             Guarded(cached).close()
@@ -352,5 +365,5 @@ def _check(path: Path, cached: Path) -> Path:
             cached.unlink(missing_ok=True)  # our own file, and useless: the input still exists
             if not _is_database(path):
                 raise
-    Guarded(path).close()
+    Guarded(path, summary).close()
     return path
