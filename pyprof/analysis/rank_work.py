@@ -97,16 +97,17 @@ class _FromEvents(RankWork):
                 where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
         )
         opened, closed = ops["start_ns"].values, ops["end_ns"].values
-        first = np.searchsorted(np.maximum.accumulate(closed), begin, side="right")
-        many = np.maximum(np.searchsorted(opened, end) - first, 0)
-        row = np.repeat(np.arange(len(begin)), many)
-        op = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
-        low = np.maximum(opened[op], begin[row])
-        high = np.maximum(np.minimum(closed[op], end[row]), low)
+        low, high = _pieces(begin, end)
+        first = np.searchsorted(high, opened, side="right")
+        op, piece = _expanded(first, np.searchsorted(low, closed))
+        start, stop = np.maximum(opened[op], low[piece]), np.minimum(closed[op], high[piece])
         kernels, communication = self._on_device(device)
         other = kernels.with_(communication).with_(self._activity.dataloader).with_(self._activity.runtime)
-        time = high - low - other.within(low, high)
-        return pd.DataFrame({"row": row, "operator": ops["operator"].values[op], "time": time})
+        time = stop - start - other.within(start, stop)
+        table = pd.DataFrame({"piece": piece, "operator": ops["operator"].values[op], "time": time})
+        sums = table[time > 0].groupby(["piece", "operator"])["time"].sum().reset_index()
+        piece, operator, spent = (sums[name].to_numpy(np.int64) for name in ("piece", "operator", "time"))
+        return _in_stretches(low[piece], operator, spent, begin, end)
 
     def _on_device(self, device: int) -> tuple[Union, Union]:
         """Return the time in kernels and copies, and the time in communication."""
@@ -189,11 +190,38 @@ class _FromSummary(RankWork):
         columns = self._operators
         low, high = np.searchsorted(columns["device"], [device, device + 1]).tolist()
         time, operator, spent = (columns[name][low:high] for name in ("time_ns", "operator", "host_ns"))
-        first = np.searchsorted(time, begin)
-        many = np.maximum(np.searchsorted(time, end) - first, 0)
-        place = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
-        row = np.repeat(np.arange(len(begin)), many)
-        return pd.DataFrame({"row": row, "operator": operator[place], "time": spent[place]})
+        return _in_stretches(time, operator, spent, begin, end)
+
+
+def _pieces(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Return the bounds of the pieces into which the bounds of all stretches divide them, by time.
+
+    >>> [bound.tolist() for bound in _pieces(np.array([0, 5, 20]), np.array([9, 12, 30]))]
+    [[0, 5, 9, 20], [5, 9, 12, 30]]
+    """
+    edges = np.unique(np.r_[begin, end])
+    change = np.bincount(np.searchsorted(edges, begin), minlength=len(edges))
+    change -= np.bincount(np.searchsorted(edges, end), minlength=len(edges))
+    inside = np.flatnonzero(np.cumsum(change) > 0)
+    return edges[inside], edges[inside + 1]
+
+
+def _expanded(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Return, for each range of places [first, last), its number as often as it has places, and these.
+
+    >>> [column.tolist() for column in _expanded(np.array([0, 4, 2]), np.array([2, 3, 3]))]
+    [[0, 0, 2], [0, 1, 2]]
+    """
+    many = np.maximum(last - first, 0)
+    number = np.repeat(np.arange(len(first)), many)
+    return number, np.arange(len(number)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
+
+
+def _in_stretches(time: Ints, operator: Ints, spent: Ints, begin: Ints, end: Ints) -> pd.DataFrame:
+    """Return the rows of `RankWork.in_operators`, of times of operators in pieces that begin at given times, in order,
+    and none of which is partly in a stretch."""
+    row, place = _expanded(np.searchsorted(time, begin), np.searchsorted(time, end))
+    return pd.DataFrame({"row": row, "operator": operator[place], "time": spent[place]})
 
 
 def _with_rest(times: list[Ints], begin: Ints, end: Ints) -> list[Ints]:
@@ -236,11 +264,10 @@ def _of_device(
     rank = {"worker": np.full(len(moments), worker), "device": np.full(len(moments), device)}
     yield "moment", pa.table({**rank, "time_ns": moments, **columns})
     operators = work.in_operators(device, compared[:-1], compared[1:])
-    sums = operators[operators["time"] > 0].groupby(["row", "operator"])["time"].sum().reset_index()
-    rank = {"worker": np.full(len(sums), worker), "device": np.full(len(sums), device)}
-    time = compared[sums["row"].to_numpy(np.int64)]
+    rank = {"worker": np.full(len(operators), worker), "device": np.full(len(operators), device)}
+    time = compared[operators["row"].to_numpy(np.int64)]
     yield (
         "moment_operator",
-        pa.table({**rank, "time_ns": time, "operator": sums["operator"].to_numpy(np.int64),
-                  "host_ns": sums["time"].to_numpy(np.int64)}),
+        pa.table({**rank, "time_ns": time, "operator": operators["operator"].to_numpy(np.int64),
+                  "host_ns": operators["time"].to_numpy(np.int64)}),
     )  # fmt: skip

@@ -5,11 +5,14 @@ may share with others is enough for them."""
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,6 +22,7 @@ from pyprof.errors import FormatError
 from pyprof.session import Profile
 from pyprof.store import files
 from pyprof.store.files import Store
+from pyprof.store.ids import first_id
 from tests.fleet import in_process
 from tests.reports import simulated
 from tests.reports.ranks import K, trace
@@ -76,6 +80,39 @@ def test_random_ranks_have_the_causes_that_their_events_give(seed: int, tmp_path
     whole = pyprof.load(written(tmp_path / "run", random_files(seed)))
     assert len(whole.report("stragglers"))
     assert_equal(summarized(whole, tmp_path / "fleet.sqlite"), whole)
+
+
+def cells(rows: list[tuple[int, int]]) -> set[int]:
+    """The microseconds in intervals, which begin and end with one."""
+    return {us for start, end in rows for us in range(start // 1000, end // 1000)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_time_of_operators_is_what_is_left_of_each(seed: int, tmp_path: Path) -> None:
+    """Of stretches that overlap, microsecond by microsecond."""
+    whole = pyprof.load(written(tmp_path / "run", random_files(seed)))
+    store = whole.database
+    rng = random.Random(seed)
+    bounds = [sorted(rng.randrange(0, 6_000_000, 1000) for _ in range(2)) for _ in range(9)]
+    begin, end = np.array(bounds).T
+    own = f"id >= {first_id(1)} and id < {first_id(2)}"
+    device = store.rows(f"select device from event where {own}")[0][0]
+    busy = cells(
+        store.rows(f"select start_ns, start_ns + duration_ns from event where {own} and device = {device}")
+    )
+    busy |= cells(store.rows(f"select start_ns, start_ns + duration_ns from api where {own}"))
+    of_worker = "thread in (select id from thread where worker = 1)"
+    loader = f"select start_ns, start_ns + duration_ns from dataloader where {of_worker}"
+    busy |= cells(store.rows(loader))
+    expected: Counter[tuple[int, int]] = Counter()
+    for operator, start, stop in store.rows(f"select operator, start_ns, end_ns from op where {own}"):
+        left = cells([(start, stop)]) - busy
+        for row, (low, high) in enumerate(bounds):
+            expected[row, operator] += 1000 * len(left & set(range(low // 1000, high // 1000)))
+    table = rank_work.rank_work(store, 1).in_operators(device, begin, end)
+    sums = table.groupby(["row", "operator"])["time"].sum()
+    assert sums.to_dict() == {key: time for key, time in expected.items() if time}
+    assert len(sums)
 
 
 def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> None:
