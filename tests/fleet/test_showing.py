@@ -73,7 +73,7 @@ def test_other_reports_are_refused_by_name(store: Path, capsys: pytest.CaptureFi
         assert (said.out, said.err.count("\n")) == ("", 1)
         assert f"report '{name}' needs the events of the ranks" in said.err
         assert "The summary has clocks, collectives, communication" in said.err
-    assert main(["report", "ranks", str(store), "--iter-start", "1"]) == 2
+    assert main(["report", "rank_times", str(store), "--iter-start", "1"]) == 2
     assert "has the figures of all iterations alone" in capsys.readouterr().err
     for words in (
         ["query", str(store / "fleet.sqlite"), "select 1"],
@@ -98,17 +98,17 @@ def test_the_overview_names_the_late_rank_and_what_was_not_read(
     assert "is incomplete: 1 recordings not read" in said.err
     steps = whole.report("step_time")
     alike = steps[~steps["partial"]].groupby("step")["total_ns"].max()
-    assert whole.report("ranks")["steps"].tolist() == [len(alike)] * 4
+    assert whole.report("rank_times")["steps"].tolist() == [len(alike)] * 4
 
 
 def test_ranks_are_in_the_order_of_their_steps(whole: Profile) -> None:
     """By hand, of the report step_time."""
     means = whole.report("step_time").groupby("worker")["total_ns"].mean().sort_values(ascending=False)
-    table = whole.report("ranks")
+    table = whole.report("rank_times")
     assert table["worker"].tolist() == means.index.tolist()
     assert table["step_avg"].tolist() == means.tolist()
     assert table["over_median_ns"].tolist() == [round(mean) for mean in means - means.median()]
-    (one,) = whole.report("ranks", worker="rank1").to_dict("records")
+    (one,) = whole.report("rank_times", worker="rank1").to_dict("records")
     assert one["over_median_ns"] == round(means["rank1"] - means.median())
 
 

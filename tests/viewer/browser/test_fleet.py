@@ -39,7 +39,7 @@ def test_the_summary_names_the_late_rank_which_opens_from_its_row(
     page.go()
     assert "rank1 is the straggler" in page.find("[data-headline]").inner_text()
     assert "rank3" in page.find("[data-note]").first.inner_text()
-    ranks = whole.report("ranks")
+    ranks = whole.report("rank_times")
     assert page.column("ranks", "worker") == ranks["worker"].tolist()
     assert page.column("ranks", "step_max") == [f"{time:,}" for time in ranks["step_max"]]
     late = whole.report("stragglers", group_by="rank")
@@ -67,5 +67,5 @@ def test_views_of_events_say_why_they_are_empty(opened: Open, summary: tuple[Ask
     offered = page.find("[data-reports] option").evaluate_all(
         "options => options.map(option => option.value)"
     )
-    assert {"ranks", "stragglers"} < set(offered)
+    assert {"rank_times", "stragglers"} < set(offered)
     assert not {"idle", "root_cause"} & set(offered)

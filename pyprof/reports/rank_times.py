@@ -27,8 +27,14 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@report("ranks", "Ranks", _COLUMNS, of_summary=True, view=View("Communication", sort="-step_avg"))
-def ranks(source: Source) -> pd.DataFrame:
+@report(
+    "rank_times",
+    "Ranks by Step Time",
+    _COLUMNS,
+    of_summary=True,
+    view=View("Communication", sort="-step_avg"),
+)
+def rank_times(source: Source) -> pd.DataFrame:
     """One row per worker, by the mean length of its steps, the longest first. Steps are those of step_time. Ranks that
     wait for each other in collectives have steps of about the same length, whichever is late: the report stragglers
     says which one is."""
