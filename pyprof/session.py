@@ -85,13 +85,17 @@ class Profile:
         progress: Progress | None = None,
         change: Change | None = None,
         only: Sequence[str] | None = None,
+        summary: bool = False,
     ) -> Profile:
         """Open a recording or a profile database as `load` does. `progress` is called with the stage and the share
         done; `change` is applied to the recording once it is read; `only`: names of the files of a folder that are of
-        the run. Raises FormatError; UsageError for a database with a `change`."""
-        from pyprof.store import files
+        the run; `summary`: open the summary of a fleet, or the one in a folder, as well. Raises FormatError; UsageError
+        for a database with a `change`."""
+        from pyprof.store import files, fleet_folder
 
         file = Path(path)
+        if summary and file.is_dir():
+            file = fleet_folder.summary_in(file) or file
         try:
             is_database = file.is_file() and files.is_database(file)
         except OSError as error:
@@ -113,7 +117,7 @@ class Profile:
                 f"{path}: is a profile database; --mode=simple and --domains need the recording it was made of."
             )
         try:
-            return cls(files.Store(file), memory, progress)
+            return cls(files.Store(file, summary=summary), memory, progress)
         except VersionError as error:
             if error.newer:
                 raise
@@ -262,8 +266,13 @@ class Profile:
 
     def select(self, selection: Selection) -> None:
         """Use figures of these iterations from now on. If the database lacks them, a temporary copy is made. Raises
-        UsageError for a key or iterations that do not exist."""
+        UsageError for a key or iterations that do not exist, or that the summary of a fleet does not have."""
         if (not self.is_database and "database" not in self.__dict__) or self._matching(selection) is None:
+            if self.is_database and self.database.is_summary:
+                raise UsageError(
+                    f"{self._path}: the summary of a fleet has the figures of all iterations alone; open the database "
+                    "of a rank for others."
+                )
             self.database = self._temporary(selection)
         aggregation = self._matching(selection)
         self._aggregation_id = (aggregation or self.aggregations[-1]).id

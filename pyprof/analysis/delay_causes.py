@@ -3,10 +3,8 @@
 
 Points that ranks share are the end of the previous collective of the same process group, which ends on all ranks
 together, and, for the first collective of a recording, the beginning of the same marked step. The time of a rank
-from that point to its arrival is divided into: kernels and copies on its device, communication of other groups,
-waits for the data loader, API calls, operators and ranges of the host, other. Time that an earlier part has already
-is not counted again. A rank's delay is the excess of each part over that of the median rank, the one that arrived in
-the middle (of an even number the earlier of two).
+from that point to its arrival is divided into parts (`rank_work`). A rank's delay is the excess of each part over that
+of the median rank, the one that arrived in the middle (of an even number the earlier of two).
 
 Two parts lie before the shared point. `before` is what the recording does not show. For a rank's first collective,
 it is how much later the step began; without the same marked step on all ranks it is the whole delay. `carried` is
@@ -28,16 +26,11 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.collective_groups import MUTUAL, collectives
-from pyprof.analysis.partition import Union, partition
-from pyprof.analysis.source import API_KINDS, Source
-from pyprof.analysis.timeline import Activity
+from pyprof.analysis.rank_work import ON_HOST, PARTS, rank_work
+from pyprof.analysis.source import Source
 from pyprof.model import Bools, Ints
-from pyprof.store.ids import first_id
 
-ON_HOST = ("dataloader", "launch", "host", "other")
-PARTS = ("kernels", "communication", *ON_HOST)
 OWN = "own"
-_WAITS = [API_KINDS.index(kind) for kind in ("sync", "memcpy")]
 _KEYS = ["worker", "device"]
 _MISSING = np.iinfo(np.int64).min
 
@@ -106,7 +99,7 @@ def _shared(source: Source, rows: pd.DataFrame) -> pd.DataFrame:
     launched = end.copy()
     for worker, index in _workers(rows):
         index = index[same[index]]
-        launched[index] = _launches(source.activity(worker), event[index])
+        launched[index] = rank_work(source.store, worker).launches(event[index])
     at = np.where(same, end, np.where(_same(number, rows), mark, _MISSING))
     return pd.DataFrame({"shared": at, "first": ~same, "launched": launched})
 
@@ -128,20 +121,12 @@ def _marks(source: Source, rows: pd.DataFrame) -> tuple[Ints, pd.Series[Any]]:
             f"select number, start_ns, end_ns from step where worker = {worker} order by start_ns"
         )
         begin, end = steps["start_ns"].values, steps["end_ns"].values
-        launched = _launches(source.activity(worker), rows["event"].to_numpy()[index])
+        launched = rank_work(source.store, worker).launches(rows["event"].to_numpy()[index])
         place = np.searchsorted(begin, launched, side="right") - 1
         inside = (place >= 0) & (launched <= np.r_[end, 0][place])
         start[index[inside]] = begin[place[inside]]
         number[index[inside]] = steps["number"].values[place[inside]]
     return start, pd.Series(number)
-
-
-def _launches(activity: Activity, event: Ints) -> Ints:
-    """Return when the calls that launched given events began; without a launch record, when the events started."""
-    place = np.searchsorted(activity.id, event)
-    call = activity.launch[place]
-    start = activity.call["start_ns"].values
-    return np.where(call >= 0, start[np.maximum(call, 0)] if len(start) else 0, activity.start[place])
 
 
 def _workers(rows: pd.DataFrame) -> Iterator[tuple[int, Ints]]:
@@ -169,17 +154,17 @@ def _parts(source: Source, rows: pd.DataFrame) -> tuple[dict[str, Ints], dict[st
     shadow: dict[str, Ints] = {name: np.zeros(len(rows), np.int64) for name in ON_HOST}
     shared, start, first = (rows[name].to_numpy() for name in ("shared", "start_ns", "first"))
     for worker, device, own in _on_devices(rows):
-        activity = source.activity(worker)
+        work = rank_work(source.store, worker)
         index = own[shared[own] != _MISSING]
         begin = shared[index]
-        end = np.maximum(start[index], begin)
-        host = [activity.dataloader, activity.runtime, activity.cpu]
-        for name, part in zip(PARTS, partition([*_device_time(activity, device), *host], begin, end)):
-            division[name][index] = part
+        parts = work.parts(device, begin, np.maximum(start[index], begin))
         after = index[~first[index]]
         launched = np.minimum(rows["launched"].to_numpy()[after], shared[after])
-        for name, part in zip(ON_HOST, partition([_waits(activity), *host], launched, shared[after])[1:]):
-            shadow[name][after] = part
+        on_host = work.on_host(device, launched, shared[after])
+        for name in PARTS:
+            division[name][index] = parts[name]
+        for name in ON_HOST:
+            shadow[name][after] = on_host[name]
     return division, shadow
 
 
@@ -188,20 +173,6 @@ def _on_devices(rows: pd.DataFrame) -> Iterator[tuple[int, int, Ints]]:
     groups: dict[tuple[int, int], Ints] = rows.reset_index(drop=True).groupby(_KEYS).indices  # type: ignore[assignment]
     for (worker, device), index in groups.items():
         yield int(worker), int(device), index
-
-
-def _device_time(activity: Activity, device: int) -> tuple[Union, Union]:
-    """Return the time in kernels and copies, and the time in communication."""
-    on = activity.on(device)
-    return activity.union(on & ~activity.communication), activity.union(on & activity.communication)
-
-
-def _waits(activity: Activity) -> Union:
-    """Return the time in calls that may wait for a device."""
-    call = activity.call
-    mask = np.isin(call["kind"].values, _WAITS)
-    start = call["start_ns"].values[mask]
-    return Union(start, start + call["duration_ns"].values[mask])
 
 
 def _operators(source: Source, rows: pd.DataFrame, place: Ints) -> Ints:
@@ -225,23 +196,9 @@ def _operators(source: Source, rows: pd.DataFrame, place: Ints) -> Ints:
 
 def _in_operators(source: Source, table: pd.DataFrame, rows: Ints, worker: int, device: int) -> pd.DataFrame:
     """Return the host time of each given row of a device in each operator: what the division leaves to the host."""
-    activity = source.activity(worker)
-    ops = source.store.columns(
-        f"""select operator, start_ns, end_ns from op
-            where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
-    )
-    start, end = ops["start_ns"].values, ops["end_ns"].values
     shared = table["shared"].to_numpy()[rows]
     rows = rows[shared != _MISSING]
     begin = shared[shared != _MISSING]
-    stop = np.maximum(table["start_ns"].to_numpy()[rows], begin)
-    first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
-    many = np.maximum(np.searchsorted(start, stop) - first, 0)
-    row = np.repeat(np.arange(len(rows)), many)
-    op = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
-    low = np.maximum(start[op], begin[row])
-    high = np.maximum(np.minimum(end[op], stop[row]), low)
-    kernels, collective = _device_time(activity, device)
-    other = kernels.with_(collective).with_(activity.dataloader).with_(activity.runtime)
-    time = high - low - other.within(low, high)
-    return pd.DataFrame({"row": rows[row], "operator": ops["operator"].values[op], "time": time})
+    end = np.maximum(table["start_ns"].to_numpy()[rows], begin)
+    times = rank_work(source.store, worker).in_operators(device, begin, end)
+    return times.assign(row=rows[times["row"].to_numpy()])

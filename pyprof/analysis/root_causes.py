@@ -16,11 +16,12 @@ import pandas as pd
 
 from pyprof.analysis.collective_groups import collectives
 from pyprof.analysis.critical_path import Rank, StepEnd, last_ends, numbered
-from pyprof.analysis.delay_causes import ON_HOST, OWN, PARTS, explain_delays
+from pyprof.analysis.delay_causes import OWN, explain_delays
 from pyprof.analysis.host_pieces import CALLING, LOADING, OUTSIDE
 from pyprof.analysis.host_work import cut_at
 from pyprof.analysis.places import PLACE_COLUMNS, place_texts
 from pyprof.analysis.rank_clocks import between, clocks
+from pyprof.analysis.rank_work import ON_HOST, PARTS
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals
 from pyprof.analysis.what_if import Removed, Replay

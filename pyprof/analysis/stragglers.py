@@ -18,6 +18,7 @@ import pandas as pd
 
 from pyprof.analysis.collective_groups import MUTUAL, collectives, within
 from pyprof.analysis.dataframes import steps_of
+from pyprof.analysis.rank_work import rank_work
 from pyprof.analysis.source import Source
 from pyprof.model import Bools, Ints
 
@@ -80,9 +81,8 @@ def computation(source: Source, arrivals: pd.DataFrame) -> Ints:
     """
     out = np.zeros(len(arrivals), np.int64)
     for worker, device, index, before in _before(source, arrivals):
-        activity = source.activity(worker)
-        kernels = activity.union(activity.kernel & ~activity.communication & activity.on(device))
-        out[index] = kernels.within(before, arrivals["start_ns"].to_numpy()[index])
+        work = rank_work(source.store, worker)
+        out[index] = work.computation(device, before, arrivals["start_ns"].to_numpy()[index])
     return out
 
 

@@ -110,7 +110,7 @@ def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
     report_ = find(arguments.name, **choices)
     check_format(report_, arguments)  # report a wrong format first
     check_output(arguments, arguments.file)
-    with open_profiles(arguments, arguments.file) as (profile,):
+    with open_profiles(arguments, arguments.file, summary=True) as (profile,):
         source = profile.source(arguments.worker)
         rows, text = render_report(report_, source, arguments)
         absent = missing(source.store)
@@ -130,22 +130,29 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
         raise UsageError("the overview takes no report options; name a report: pyprof report op_type FILE.")
     from pyprof.analysis.coverage import missing
     from pyprof.frame import say
+    from pyprof.overview import lines
     from pyprof.overview.figures import figures
-    from pyprof.overview.lines import lines
     from pyprof.terminal import columns
 
     out = sys.stdout
-    with open_profiles(arguments, file) as (profile,):
+    with open_profiles(arguments, file, summary=True) as (profile,):
         source = profile.source(arguments.worker)
-        overview, absent = figures(source), missing(source.store)
-    print("\n".join(lines(overview, columns(out), out.encoding or "utf-8", file)), flush=True)
+        width, encoding, absent = columns(out), out.encoding or "utf-8", missing(source.store)
+        if source.store.is_summary:
+            text = lines.of_summary(source, width, encoding, file)
+        else:
+            text = lines.lines(figures(source), width, encoding, file)
+    print("\n".join(text), flush=True)
     if absent:
         say(arguments.prog, f"{file} is incomplete: {absent}.")
 
 
 @contextmanager
-def open_profiles(arguments: argparse.Namespace, *paths: str) -> Iterator[list[Profile]]:
-    """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal."""
+def open_profiles(
+    arguments: argparse.Namespace, *paths: str, summary: bool = False
+) -> Iterator[list[Profile]]:
+    """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal. `summary`: as
+    of `Profile.open`."""
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
     from pyprof.store.files import limited
@@ -154,7 +161,7 @@ def open_profiles(arguments: argparse.Namespace, *paths: str) -> Iterator[list[P
     with limited(arguments.timeout), stages.stage("reading"), ExitStack() as stack:
         profiles = []
         for path in paths:
-            profile = Profile.open(path, progress=stages.progress)
+            profile = Profile.open(path, progress=stages.progress, summary=summary)
             profile.select(Selection(*iteration_range(arguments)))
             stack.enter_context(profile.database.translate_errors())
             profiles.append(profile)

@@ -23,6 +23,8 @@ from pyprof import inputs, scratch
 from pyprof.errors import FormatError, UsageError
 from pyprof.session import Profile
 from pyprof.store.files import Store
+from pyprof.store.fleet_folder import NOT_READ
+from pyprof.store.fleet_folder import SUMMARY as SUMMARY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from pyprof.fleet.tasks import Done, Task
 
 Progress = Callable[[str, float], None]
-SUMMARY = "fleet.sqlite"  # its name in the store
 
 
 class Fleet:
@@ -77,27 +78,18 @@ class Fleet:
     def report(self, name: str, worker: str | None = None, **options: str) -> pd.DataFrame:
         """Return a report over all ranks, or of one. Raises UsageError for one that needs the events of ranks, which
         their own profiles have."""
-        from pyprof.fleet.summary import REPORTS
-
-        if name not in REPORTS:
-            raise UsageError(
-                f"report {name!r} needs the events of the ranks: open one with profile(); a fleet has "
-                f"{', '.join(REPORTS)}."
-            )
         return self.summary.report(name, worker=worker, **options)
 
     def operators(self) -> pd.DataFrame:
         """Return one row per operator: its time on the devices of each rank (without GPUs, on the CPU) in ns, as mean,
-        standard deviation, least and most; the rank with the most; the ranks that are outliers."""
-        from pyprof.fleet.figures import operators
-
-        return operators(self.summary)
+        standard deviation, least and most; the rank with the most; the ranks that are outliers (report
+        rank_operators)."""
+        return self.report("rank_operators")
 
     def stragglers(self) -> pd.DataFrame:
-        """Return one row per worker and device: how often it came last to a collective, and how late."""
-        from pyprof.fleet.figures import stragglers
-
-        return stragglers(self.summary)
+        """Return one row per worker and device: how often it came last to a collective, how late, and why (report
+        stragglers)."""
+        return self.report("stragglers", group_by="rank")
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables that lie in the store as files of Parquet, by their names."""
@@ -174,8 +166,11 @@ def _opened(client: Client, todo: list[Task], store: str, progress: Progress) ->
     folder = scratch.Folder()
     database = Path(folder.name) / SUMMARY
     content = cluster.joined(client, store, records, clock.shifts if len(records) > 1 else [0])
-    lost = {f"recordings not read: {sentence}": 1 for sentence in failed.values()}
-    summary.write(str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost))
+    lost = {f"{NOT_READ}{sentence}": 1 for sentence in failed.values()}
+    databases = [f"{record.name}.sqlite" for record in records for _ in range(record.workers)]
+    summary.write(
+        str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost), databases
+    )
     Place(f"{store}/{SUMMARY}").write(str(database))
     fleet = Fleet(store, database, records, failed)
     for name, table in fleet.tables().items():

@@ -2,8 +2,9 @@
 """The summary of recordings: the part of their databases that the figures of all ranks need.
 
 It has the tables of a profile database with fewer rows: workers, devices, operators, steps, iterations with their
-parts, sums by operator and kernel, and of the events the kernels of collectives alone. So the reports that need no
-more (`REPORTS`) are those of the database of all recordings, computed by the same code.
+parts, sums by operator and kernel, and of the events the kernels of collectives alone; and what each rank did between
+them (`analysis.rank_work`). So the reports that need no more (`Report.of_summary`) are those of the database of all
+recordings, computed by the same code.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ from contextlib import closing
 
 import pyarrow as pa
 
+from pyprof.analysis import rank_work
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.store.write import dimensions, parts
 from pyprof.store.write.combine import combine
 from pyprof.store.write.parts import Part
 
-# Reports whose rows need nothing but the tables of a summary.
-REPORTS = (
-    "collectives", "communication", "detail", "group_node", "kernel", "module", "op_type", "source_line", "tensor"
-)  # fmt: skip
 _OF_COLLECTIVES = "id in (select event from collective)"
 # Tables, and the condition on their rows.
 _TABLES = {
@@ -64,6 +62,7 @@ def _reduced(database: str, whole: Part, cut: bool) -> Iterator[tuple[str, pa.Ta
                 table,
                 pa.table({name: pa.array(cells, _TYPES[types[name]]) for name, cells in zip(types, columns)}),
             )
+        yield from rank_work.tables(store)
 
 
 def joined(summaries: Sequence[bytes], shifts: Sequence[int]) -> bytes:
@@ -76,13 +75,14 @@ def _joined(summaries: Sequence[bytes], shifts: Sequence[int]) -> Iterator[tuple
     yield from combine(opened, shifts, [0] * len(opened))
 
 
-def write(name: str, summary: bytes, meta: dict[str, str], lost: pa.Table) -> None:
-    """Write the database of a summary."""
+def write(name: str, summary: bytes, meta: dict[str, str], lost: pa.Table, databases: Sequence[str]) -> None:
+    """Write the database of a summary. `databases`: the names of those of its workers."""
 
     def tables() -> Iterator[tuple[str, pa.Table]]:
         for table, rows in _joined([summary], [0]):
             yield table, rows.drop_columns(list(dimensions.NUMBERING)) if table == "operator" else rows
         yield "lost", lost
+        yield "recording", pa.table({"worker": range(len(databases)), "database": list(databases)})
 
     with files.written(name) as target:
         files.create(target, tables(), meta | {files.SUMMARY: "yes"})

@@ -18,8 +18,11 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from pyprof.analysis.source import Source
 from pyprof.overview.figures import Figures, Row
+from pyprof.reports import every, headline
 from pyprof.reports.headline import PHASES, Step
+from pyprof.store import fleet_folder
 from pyprof.terminal import visible
 from pyprof.units import duration
 
@@ -37,6 +40,7 @@ _ON_GPU = {
 _LEAST = 1.0  # percent of a step: causes of idle time with less are added up
 _TIMES, _CALLS = 80, 110  # widths that have room for these columns
 _BETWEEN = 2  # columns
+_FAILED = 5  # recordings of a fleet that were not read, and are named
 _SPACE = "\xa0"  # non-breaking space
 
 
@@ -52,6 +56,17 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     finding = _wrap(re.sub(r"(?<=\d) ", _SPACE, finding_text(overview, encoding)), width, room)
     blank = [""] if room - len(finding) >= 2 else []
     return [*step, *blank, *rows, *blank, *fixed[:1], *finding, *fixed[1:]]
+
+
+def of_summary(source: Source, width: int, encoding: str, path: str) -> list[str]:
+    """Return the overview of the summary `path` of a fleet: what a step takes and which rank is late, recordings that
+    are missing, and the names of its reports."""
+    failed, names = fleet_folder.failed(source.store), [one.name for one in every() if one.of_summary]
+    texts = [headline.of_summary(source), *(f"Not read: {sentence}" for sentence in failed[:_FAILED])]
+    if len(failed) > _FAILED:
+        texts.append(f"{len(failed) - _FAILED} more recordings were not read.")
+    texts.append(f"Reports: {', '.join(names)}. Next: pyprof view {shlex.quote(path)}")
+    return [line for text in texts for line in _wrap(visible(text, encoding), max(width, NARROW), MOST)]
 
 
 def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str]:

@@ -115,6 +115,7 @@ class Report(NamedTuple):
     selection: Mapping[str, str] = {}
     needs: str = ""  # what a recording must have for any rows; empty if every recording has rows
     view: View = _PLAIN
+    of_summary: bool = False  # whether the summary of a fleet has what it needs
 
     @property
     def nothing(self) -> str:
@@ -140,9 +141,16 @@ class Report(NamedTuple):
         )
 
     def chunks(self, source: Source) -> Iterator[pd.DataFrame]:
-        """Yield the rows in parts of bounded size, at least one part."""
+        """Yield the rows in parts of bounded size, at least one part. Raises UsageError for the summary of a fleet, if
+        it does not have them."""
         import pandas as pd
 
+        if source.store.is_summary and not self.of_summary:
+            known = ", ".join(one.name for one in every() if one.of_summary)
+            raise UsageError(
+                f"report {self.name!r} needs the events of the ranks, which the summary of a fleet does not have: open "
+                f"the database of a rank. The summary has {known}."
+            )
         with source.store.translate_errors():
             result = self.make(source, **self.selection)
             for part in [result] if isinstance(result, pd.DataFrame) else result:
@@ -168,6 +176,7 @@ def report(
     options: Sequence[Option] = (),
     needs: str = "",
     view: View = _PLAIN,
+    of_summary: bool = False,
 ) -> Callable[[_Producer], _Producer]:
     """Return a decorator that registers the function as a report; its docstring describes the report."""
 
@@ -176,7 +185,7 @@ def report(
         entry = Report(
             name, title, suffix or name, text, all_columns, make, sections, tuple(options), all_columns
         )
-        REPORTS.register(name)(entry.choose()._replace(needs=needs, view=view))
+        REPORTS.register(name)(entry.choose()._replace(needs=needs, view=view, of_summary=of_summary))
         return make
 
     return add

@@ -45,6 +45,7 @@ _COLUMNS = (
     "Clocks of Ranks",
     _COLUMNS,
     needs="collectives on the GPUs of at least two ranks, recorded together",
+    of_summary=True,
     view=View("Communication"),
 )
 def clocks(source: Source) -> pd.DataFrame:

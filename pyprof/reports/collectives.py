@@ -59,7 +59,14 @@ _COLUMNS = (
 _KEYS = ["name", "size", "dtype", "up_to", "how"]
 
 
-@report("collectives", "Collectives", _COLUMNS, needs="collectives on a GPU", view=View("Communication"))
+@report(
+    "collectives",
+    "Collectives",
+    _COLUMNS,
+    needs="collectives on a GPU",
+    of_summary=True,
+    view=View("Communication"),
+)
 def over_ranks(source: Source) -> pd.DataFrame:
     """One row per collective, number of ranks of its group, data type and size class over all ranks, sorted by latency,
     for collectives that a rank launched in the aggregated iterations; for one worker, those that it takes part in,

@@ -85,6 +85,7 @@ _COLUMNS = (
             {"collective": ("step",), "step": _KIND},
         ),
     ),
+    of_summary=True,
     view=View(
         "Communication",
         sort="-latency_ns",

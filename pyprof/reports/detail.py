@@ -59,6 +59,7 @@ TC_UNKNOWN = Column(
         *efficiency.columns("its kernels", extra=True),
     ),
     suffix="detailed",
+    of_summary=True,
     view=View(
         "Operators", sort="-gpu", sums="calls cpu gpu overhead idle kernels tc_kernels kernel tc tc_unknown"
     ),

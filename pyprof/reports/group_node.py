@@ -42,6 +42,7 @@ _FUNCTIONS: dict[str, tuple[np.ufunc, int]] = {
         figure("tc", extra=True),
         TC_UNKNOWN,
     ),
+    of_summary=True,
     view=View("Operators"),
 )
 def group_node(source: Source) -> pd.DataFrame:

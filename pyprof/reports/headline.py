@@ -8,14 +8,21 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from pyprof.analysis.device_steps import activities
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
+from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
 from pyprof.rules import Outcome
 from pyprof.rules.context import NOT_CUT, Run
 from pyprof.store import reads
 from pyprof.units import duration
 
+# Parts of a rank's work, as of `rank_work.PARTS`.
+IN_PART = {
+    "kernels": "in kernels and copies", "communication": "in other collectives", "dataloader": "in the data loader",
+    "launch": "in API calls", "host": "in host operators", "other": "outside operators",
+}  # fmt: skip
 PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 
 
@@ -79,6 +86,25 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]
 
 
+def of_summary(source: Source) -> str:
+    """Return the sentences about the summary of a fleet: what a step takes, and which rank is late."""
+    run = Run(source)
+    rows = [of_steps(activity, steps) for activity, steps in activities(source)]
+    table = concat_rows(rows, [WORKER, STEP, START, TOTAL, PARTIAL]).astype({"partial": "boolean"})
+    steps = _steady(table, run)
+    length = int(steps["total_ns"].sum()) / len(steps) if len(steps) else None
+    step = Step(length, len(steps) if run.cut else None, table["worker"].nunique(), (), None)
+    late = f"{_last_rank(source)} {_longer_part(source)}"
+    return headline(step, None, late) or "Nothing with a time was recorded, so there is no step."
+
+
+def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """Return the rows of step_time of the steady steps, or of all if there are none."""
+    number = table.groupby("worker").cumcount() + run.source.aggregation.first
+    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
+    return steady if len(steady) else table
+
+
 def late_rank(source: Source) -> str:
     """Return the sentence that names the rank for which the others wait: the first of the report root_cause, or without
     one the rank that is the last in at least half of the collectives; empty if there is none."""
@@ -112,14 +138,32 @@ def root_cause(row: dict[str, Any]) -> str:
     )
 
 
+def _last(source: Source) -> pd.Series[Any] | None:
+    """Return the row of the rank that is the last in at least half of the collectives; None if there is none."""
+    ranks = find("stragglers", group_by="rank").table(source)
+    late = ranks[(ranks["times_last"] > 0) & (ranks["collectives"] <= 2 * ranks["times_last"])]
+    return late.sort_values("late_ns", ascending=False, kind="stable").iloc[0] if len(late) else None
+
+
+def _longer_part(source: Source) -> str:
+    """Return the sentence that names the part of its work in which that rank took longer; empty if there is none."""
+    own = _last(source)
+    if own is None:
+        return ""
+    part = max(IN_PART, key=lambda name: int(own[f"{name}_ns"]))
+    time = int(own[f"{part}_ns"])
+    if time <= 0:
+        return ""
+    operator = f" ({own['operator']})" if part == "host" and not pd.isna(own["operator"]) else ""
+    return f"Most of its own is more time {IN_PART[part]}{operator}: {duration(time)}."
+
+
 def _last_rank(source: Source) -> str:
     """Return the sentence that names the rank that is the last in at least half of the collectives, and at which most;
     empty if there is none."""
-    ranks = find("stragglers", group_by="rank").table(source)
-    late = ranks[(ranks["times_last"] > 0) & (ranks["collectives"] <= 2 * ranks["times_last"])]
-    if not len(late):
+    own = _last(source)
+    if own is None:
         return ""
-    own = late.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
     rows = find("stragglers").table(source)
     device = rows["device"].isna() if pd.isna(own["device"]) else rows["device"] == own["device"]
     rows = rows[(rows["worker"] == own["worker"]) & device]
@@ -151,9 +195,7 @@ def mean_step(source: Source, run: Run) -> Step:
     """Return the mean of the steady steps, and its parts: phases, and the causes of idle time."""
     report = find("step_time", categories="phase")
     table = report.table(source)
-    number = table.groupby("worker").cumcount() + run.source.aggregation.first
-    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
-    steps = steady if len(steady) else table
+    steps = _steady(table, run)
     lengths = [column.key for column in report.columns if column.key.endswith("_ns")]
     sums = {key.removesuffix("_ns"): int(steps[key].sum()) for key in lengths}
     total = sums.pop("total")

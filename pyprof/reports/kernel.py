@@ -36,6 +36,7 @@ KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event
         KIND,
         *efficiency.columns("these kernels", extra=True),
     ),
+    of_summary=True,
     view=View("Kernels", sort="-gpu", sums="gpu api calls"),
 )
 def kernel(source: Source) -> pd.DataFrame:

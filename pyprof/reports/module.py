@@ -34,6 +34,7 @@ _DEVICE = "Time with work on the device, summed over executions"
         Column("device_total_ns", "Device Total (ns)", "ns", f"{_DEVICE}; for it and the modules inside it."),
         Column("device_self_ns", "Device Self (ns)", "ns", f"{_DEVICE}; for calls by this module itself."),
     ),
+    of_summary=True,
     view=View("Operators"),
 )  # fmt: skip
 def module(source: Source) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from pyprof.store.kinds import IS_KERNEL
         figure("tc", extra=True),
         TC_UNKNOWN,
     ),
+    of_summary=True,
     view=View("Operators", sort="-gpu", sums="ops calls cpu gpu overhead idle tc tc_unknown"),
 )
 def op_type(source: Source) -> pd.DataFrame:

@@ -31,6 +31,7 @@ _TOTAL = "of these and of operators called from functions that it calls"
         Column("host_total_ns", "Host Total (ns)", "ns", f"{_HOST}; {_TOTAL}."),
     ),
     needs="call stacks: pyprof.init(), or with_stack=True in torch.profiler",
+    of_summary=True,
     view=View(
         "Operators", sort="-device_self_ns", sums="operators calls kernels device_self_ns host_self_ns"
     ),

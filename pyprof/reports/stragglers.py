@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.analysis.delay_causes import PARTS, explain_delays
+from pyprof.analysis.delay_causes import explain_delays
+from pyprof.analysis.rank_work import PARTS
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.reports import Column, Option, View, report
@@ -129,6 +130,7 @@ _COLUMNS = (
             {"collective": (), "rank": _COLLECTIVE},
         ),
     ),
+    of_summary=True,
     view=View("Communication"),
 )
 def stragglers(source: Source, group_by: str) -> pd.DataFrame:

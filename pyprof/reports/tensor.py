@@ -44,6 +44,7 @@ def _names(key: str, heading: str, condition: str) -> Column:
         figure("kernel", extra=True),
     ),
     suffix="tensor_core",
+    of_summary=True,
     view=View("Operators", sort="-gpu", sums="gpu tc other kernels tc_kernels other_kernels kernel"),
 )  # fmt: skip
 def tensor(source: Source) -> pd.DataFrame:

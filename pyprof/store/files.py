@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -95,10 +95,10 @@ _FIRST = "select 1 from sqlite_master limit 1"  # rolls a journal back
 
 
 def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, str]) -> None:
-    """Fill an empty file with facts."""
+    """Fill an empty file with facts. Those of the summary of a fleet have SUMMARY."""
     with closing(unsafe(name)) as connection:
         connection.executescript(f"pragma page_size = {_PAGE}; pragma application_id = {APPLICATION_ID};")
-        connection.executescript(files("pyprof.store").joinpath("schema.sql").read_text())
+        connection.executescript(_statements(SUMMARY in meta))
     packer = packed.Packer()
     for table, rows in tables:
         if rows.num_rows:
@@ -144,11 +144,17 @@ def unsafe(name: str) -> sqlite3.Connection:
     return connection
 
 
+def _statements(of_summary: bool) -> str:
+    """Return the statements that create the tables."""
+    names = ["schema.sql", "summary.sql"] if of_summary else ["schema.sql"]
+    return "".join(files("pyprof.store").joinpath(name).read_text() for name in names)
+
+
 @cache
-def schema() -> dict[str, dict[str, str]]:
-    """Return the tables of the schema, their columns and types."""
+def schema(of_summary: bool = False) -> dict[str, dict[str, str]]:
+    """Return the tables of a profile database, or of the summary of a fleet, their columns and types."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(files("pyprof.store").joinpath("schema.sql").read_text())
+        connection.executescript(_statements(of_summary))
         names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
         return {
             name: {row[1]: row[2].upper() for row in connection.execute(f"pragma table_info({name})")}
@@ -206,10 +212,10 @@ class Store:
             self._closing.callback(self.connection.close)
             if not any_schema:
                 self.check_schema()
-                if not summary and SUMMARY in self.meta:
+                if not summary and self.is_summary:
                     raise FormatError(
-                        f"{self.label}: is the summary of a fleet, which has no single events; open the database of a "
-                        "rank beside it, or the fleet with pyprof.fleet.open (docs/fleet.md)."
+                        f"{self.label}: is the summary of a fleet, which has no single events; show it with "
+                        "pyprof view or pyprof report, or open the database of a rank beside it (docs/fleet.md)."
                     )
             on_error.pop_all()
 
@@ -337,7 +343,7 @@ class Store:
         return {name for (name,) in self.rows("select name from sqlite_master where type = 'table'")}
 
     def _check_columns(self) -> None:
-        for table, columns in schema().items():
+        for table, columns in schema(self.is_summary).items():
             if table in _OPTIONAL:
                 continue
             # table_info omits generated columns.
@@ -380,6 +386,11 @@ class Store:
     @property
     def meta(self) -> dict[str, str]:
         return dict(self.rows("select name, value from meta"))
+
+    @cached_property
+    def is_summary(self) -> bool:
+        """Flag for the summary of a fleet, which has no events but those of collectives."""
+        return SUMMARY in self.meta
 
     def rows(self, query: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query. Raises FormatError if the file is damaged."""
@@ -518,7 +529,7 @@ class Store:
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, PyProfError):
                 raise
-            if fault := damage(types or schema(), self.rows):
+            if fault := damage(types or schema(self.is_summary), self.rows):
                 raise self.damaged(fault) from error
             if isinstance(error, MemoryError):  # the file is too large for this machine
                 raise

@@ -46,11 +46,12 @@ class Deadline:
 
 
 class Guarded(Store):
-    """Database whose statements end with the current request. Raises FormatError, and Trouble when time is up."""
+    """Database whose statements end with the current request; `summary` as of Store. Raises FormatError, and Trouble
+    when time is up."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, summary: bool = False):
         self.deadline: Deadline | None = Deadline(Store.timeout)
-        super().__init__(path)
+        super().__init__(path, summary=summary)
         self.deadline = None
 
     def _over(self) -> bool:
@@ -93,7 +94,7 @@ class Pool:
         """Provide a connection for a request. Raises FormatError."""
         with self._lock:
             store = self._idle.pop() if self._idle else None
-        store = store or Guarded(self.path)
+        store = store or Guarded(self.path, summary=True)  # what may be opened was checked before
         store.deadline = deadline
         try:
             with store.translate_errors():

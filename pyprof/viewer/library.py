@@ -26,6 +26,7 @@ from pyprof.store import files
 from pyprof.viewer import cache
 from pyprof.viewer.cache import Stamp
 from pyprof.viewer.engine import EXPORTS, Child, Engine, FrameCache
+from pyprof.viewer.fleet_runs import FleetRuns
 from pyprof.viewer.guarded_store import Guarded, Pool
 from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
@@ -35,11 +36,12 @@ _LOOK = 2.0  # seconds between two scans of a folder
 
 
 class Opened:
-    """Open database: `input` is the requested path, `path` the database that is read."""
+    """Open database: `input` is the requested path, `path` the database that is read; `of_fleet`: of a rank of a
+    fleet."""
 
-    def __init__(self, run: str, source: Source, path: Path, stamp: Stamp):
+    def __init__(self, run: str, source: Source, path: Path, stamp: Stamp, of_fleet: bool = False):
         self.run, self.input, self.path, self.stamp = run, source.path, path, stamp
-        self._is_part = source.files is not None
+        self._is_part, self._of_fleet = source.files is not None, of_fleet
         self.version = secrets.token_hex(8)
         self.looked = time.monotonic()
         self.pool = Pool(path)
@@ -51,6 +53,8 @@ class Opened:
     @property
     def name(self) -> str:
         """Name of the profile, for titles and files."""
+        if self._of_fleet:
+            return self.run
         if not self._is_part:
             return name_of(self.input)
         name = self.run.rpartition("/")[2]
@@ -112,6 +116,7 @@ class Library:
         self._names = distinct_names(self._paths)
         self._warm = warm
         self._runs: dict[str, Source] = {}
+        self._fleet = FleetRuns(self.path)
         self._reason: str | None = None
         self._looked = float("-inf")
         self._opened: dict[str, Opened] = {}
@@ -129,6 +134,11 @@ class Library:
             self._looked = time.monotonic()
         return self._runs
 
+    def is_summary(self, run: str | None) -> bool:
+        """Return whether a run, by default the first, is the summary of a fleet. Raises Trouble."""
+        self.runs()
+        return self._fleet.is_summary(run)
+
     @property
     def reason(self) -> str | None:
         """Sentence that says why the files of a folder are several runs; None where they are one."""
@@ -138,6 +148,8 @@ class Library:
     def _look(self) -> dict[str, Source]:
         if len(self._paths) > 1:
             return dict(zip(self._names, map(Source, self._paths)))
+        if of_fleet := self._fleet.look():
+            return of_fleet
         if not self.path.is_dir():
             return {"": Source(self.path)}
         try:
@@ -174,7 +186,7 @@ class Library:
             out.append(
                 Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None,
-                    modified=None if several else _modified(path))
+                    modified=None if several else _modified(path), fleet=self._fleet.is_summary(name))
             )  # fmt: skip
         return out
 
@@ -215,7 +227,7 @@ class Library:
         database = None
         try:
             if own or cached.exists():
-                database = await asyncio.to_thread(_check, path, cached, own)
+                database = await asyncio.to_thread(_check, path, cached, own, self.is_summary(name))
         except PyProfError as error:
             if own or stamp in self._read_again:
                 trouble = of_file(path, error)
@@ -228,7 +240,7 @@ class Library:
             raise Trouble("opening", f"{path} is being read: {running.what}.", progress=running.progress)
         if name in self._opened:  # another request was faster
             return self._opened[name]
-        opened = self._opened[name] = Opened(name, source, database, stamp)
+        opened = self._opened[name] = Opened(name, source, database, stamp, self._fleet.is_rank(name))
         if self._warm:
             opened.engine.warm()
         return opened
@@ -347,9 +359,9 @@ def _is_database(path: Path) -> bool:
         return False
 
 
-def _check(path: Path, cached: Path, own: bool) -> Path:
+def _check(path: Path, cached: Path, own: bool, summary: bool) -> Path:
     """Return the database to read, after opening it once: that of the cache, or the input itself if it is a database
-    of its `own`. A useless one of the cache is removed. Raises PyProfError."""
+    of its `own`, or the `summary` of a fleet. A useless one of the cache is removed. Raises PyProfError."""
     if cached.exists():
         try:
             Guarded(cached).close()
@@ -359,5 +371,5 @@ def _check(path: Path, cached: Path, own: bool) -> Path:
             cached.unlink(missing_ok=True)
             if not own:
                 raise
-    Guarded(path).close()
+    Guarded(path, summary).close()
     return path

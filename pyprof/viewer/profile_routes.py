@@ -20,6 +20,7 @@ from pyprof.viewer import (
 )
 from pyprof.viewer.guarded_store import Guarded
 from pyprof.viewer.parameters import Run, Search
+from pyprof.viewer.problems import Trouble
 from pyprof.viewer.report_pages import Sheet
 from pyprof.viewer.request_context import (
     Context,
@@ -75,6 +76,17 @@ async def insights(context: Selected) -> models.Insights:
 
 async def _insights(context: Context, findings: Any) -> models.Insights:
     result: models.Insights = await context.ask("insights", findings, background=True, **context.arguments)
+    return result
+
+
+@router.get("/fleet")
+async def fleet(context: Selected) -> models.Fleet:
+    """The sentences about the summary of a fleet."""
+    if not server(context.request).library.is_summary(context.opened.run):
+        raise Trouble("missing", f"{context.opened.name} is not the summary of a fleet.")
+    result: models.Fleet = await context.ask(
+        "fleet", lambda answer: models.Fleet(**answer[0]), **context.arguments
+    )
     return result
 
 

@@ -51,7 +51,8 @@ def profile(store: Guarded, opened: Opened, runs: list[models.Run], source_root:
         written_by=meta.get("writer_version"),
         program=pyprof.__version__,
         version=opened.version,
-        can_aggregate=True,
+        can_aggregate=not store.is_summary,
+        fleet=store.is_summary,
         notice=demo.NOTICE if opened.input.resolve() == demo.RECORDING else None,
         source_root=source_root,
     )

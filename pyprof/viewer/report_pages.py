@@ -60,6 +60,7 @@ def reports() -> list[models.Report]:
             view=models.View(
                 category=report.view.category, sort=report.view.sort, show=list(report.view.show)
             ),
+            of_summary=report.of_summary,
         )
         for report in every()
     ]  # fmt: skip

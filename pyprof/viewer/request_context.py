@@ -20,11 +20,15 @@ from pyprof.viewer.problems import Trouble
 _Value = TypeVar("_Value")
 HOUR = 3600.0  # seconds for a file with all rows
 PATIENCE = 120.0  # seconds for the answer of a child process
+_RUNS = {"run", "base", "other"}  # parameters that name a run
+# Routes that the summary of a fleet can answer; reports say themselves whether they can.
+_OF_SUMMARY = {"/api/profile", "/api/fleet", "/api/reports/{name}", "/api/reports/{name}/export"}
+NO_EVENTS = "The summary of a fleet has no single events; open a rank at Run."
 
 
 async def known_parameters(request: Request) -> None:
     """Raise Trouble for a URL parameter that the route does not have, so that a page of another version or a misspelled
-    name is reported and not ignored."""
+    name is reported and not ignored; and for the summary of a fleet, if the route needs single events."""
     route = request.scope["route"]
     extra = [parameter["name"] for parameter in (route.openapi_extra or {}).get("parameters", ())]
     names = {*extra, *_query_names(route.dependant)}
@@ -33,6 +37,10 @@ async def known_parameters(request: Request) -> None:
             raise Trouble(
                 "parameter", f"unknown parameter {name}; choose from {_examples(sorted(names))}.", name
             )
+    library = server(request).library
+    for name in names & _RUNS:
+        if route.path not in _OF_SUMMARY and library.is_summary(request.query_params.get(name)):
+            raise Trouble("missing", NO_EVENTS)
 
 
 def _query_names(dependant: Any) -> set[str]:

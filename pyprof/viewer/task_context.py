@@ -23,7 +23,7 @@ class Session:
         if "_store" not in self.__dict__:
             from pyprof.viewer.guarded_store import Guarded
 
-            self._store = Guarded(self.path)
+            self._store = Guarded(self.path, summary=True)  # what may be opened was checked before
         return self._store
 
     def source(self, aggregation: int, worker: int | None) -> Any:

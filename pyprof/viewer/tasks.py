@@ -234,6 +234,14 @@ def judged(source: Source, outcomes: list[Outcome]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@TASKS.register("fleet")
+def fleet(session: Session, progress: Progress, aggregation: int, worker: int | None) -> dict[str, str]:
+    """Return the sentences about the summary of a fleet."""
+    from pyprof.reports.headline import of_summary
+
+    return {"headline": of_summary(session.source(aggregation, worker))}
+
+
 @TASKS.register("ledger")
 def ledger(session: Session, progress: Progress) -> list[dict[str, Any]]:
     """Return the coverage ledger over all workers."""

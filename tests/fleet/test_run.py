@@ -206,3 +206,5 @@ def test_every_table_is_combined_by_intent() -> None:
         "event_block", "op_kernel_stat",
     }  # fmt: skip
     assert files.schema().keys() == derived | known
+    of_summary = {"recording", "launch", "moment", "moment_operator"}
+    assert files.schema(of_summary=True).keys() == derived | known | of_summary

@@ -27,6 +27,7 @@ export type Share = Schemas["Share"];
 export type Part = Schemas["Part"];
 export type Figure = Schemas["Figure"];
 export type Hit = Schemas["Hit"];
+export type Fleet = Schemas["Fleet"];
 export type Finding = Schemas["Finding"];
 export type Insights = Schemas["Insights"];
 export type Ledger = Schemas["Ledger"];

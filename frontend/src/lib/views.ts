@@ -13,7 +13,13 @@ export interface View {
   /** Why there is nothing in it, if there is nothing. */
   nothing?: (profile: Profile) => string | false;
   load: () => Promise<{ default: Component }>;
+  /** Whether the summary of a fleet has something for it: the others need single events. */
+  ofFleet?: boolean;
 }
+
+/** What a view shows of the summary of a fleet that has nothing for it. */
+export const NO_EVENTS =
+  "The summary of a fleet has no single events, which this view needs: open a rank at Run above, or from its row in the overview.";
 
 export const NO_STACKS =
   "No call stack was recorded, so there are no source lines: record with pyprof.init(), or with_stack=True in torch.profiler.";
@@ -25,6 +31,7 @@ export const VIEWS: readonly View[] = [
     group: "Summary",
     aliases: [{ name: "Dashboard" }, { name: "Expert Systems" }, { name: "System Configuration" }],
     load: () => import("../views/Overview.svelte"),
+    ofFleet: true,
   },
   {
     id: "timeline",
@@ -117,7 +124,7 @@ export const VIEWS: readonly View[] = [
     label: "Compare",
     group: "Machine",
     aliases: [{ name: "Diff View" }],
-    nothing: ({ runs, aggregations }) => runs.length < 2 && aggregations.length < 2 && "There is only one run.",
+    nothing: ({ runs, aggregations }) => runs.filter((run) => !run.fleet).length < 2 && aggregations.length < 2 && "There is only one run.",
     load: () => import("../views/Compare.svelte"),
   },
   {
@@ -138,11 +145,15 @@ export const VIEWS: readonly View[] = [
     ],
     load: () => import("../views/Summaries.svelte"),
   },
-  { id: "reports", label: "All reports", group: "More", aliases: [], load: () => import("../views/Reports.svelte") },
+  { id: "reports", label: "All reports", group: "More", aliases: [], ofFleet: true, load: () => import("../views/Reports.svelte") },
 ];
 
 /** The views that there can be: a file has nothing to compare with. */
 export const offered = (): readonly View[] => (backend().live ? VIEWS : VIEWS.filter((view) => view.id !== "compare"));
+
+/** Why there is nothing in a view of a profile, if there is nothing. */
+export const nothingIn = (view: View, profile: Profile): string | false =>
+  profile.fleet ? !view.ofFleet && NO_EVENTS : (view.nothing?.(profile) ?? false);
 
 /** What the menu calls a view; null: it does not have it, because the recording has no GPU. */
 export const called = (view: View, gpu: boolean): string | null => (gpu || view.onCpu === undefined ? view.label : view.onCpu);

@@ -33,7 +33,7 @@ _TIMES = (
 # Columns that hold ids of rows of a worker, by their tables; a block is the upper bits of one.
 _IDS = {
     "op": ("id", "forward"), "api": ("id", "op"), "event": ("id", "op", "api"), "range": ("id",), "memory": ("id",),
-    "collective": ("event",), "replayed": ("event", "range"),
+    "collective": ("event",), "launch": ("event",), "replayed": ("event", "range"),
     "iteration": ("first_event", "last_event", "first_op", "last_op"),
 }  # fmt: skip
 # Columns that hold numbers of rows of small tables.
@@ -43,6 +43,7 @@ _NUMBERS: dict[str, dict[str, str]] = {
     "io": {"name": "string"}, "event": {**_SUMS, "site": "site", "geometry": "geometry"}, "event_block": _SUMS,
     "op": {"operator": "operator"}, "op_block": {"operator": "operator"}, "op_stat": {"operator": "operator"},
     "op_kernel_stat": _SUMS, "site": {"stack": "stack"}, "operator": {"stack": "stack"},
+    "moment_operator": {"operator": "operator"},
 }  # fmt: skip
 _COUNTED = ("io", "dataloader")  # tables whose rows have numbers of their own
 # Small tables, in an order in which each stands after those that it refers to, and the columns that tell equal rows.

@@ -70,6 +70,7 @@ class Run(Model):
     modified: float | None = Field(
         description="When its file was written last, in s since 1970; null if it is gone, or of files named one by one."
     )
+    fleet: bool = Field(description="Whether it is the summary of a fleet, whose ranks are the other runs.")
 
 
 class Counts(Model):
@@ -115,10 +116,19 @@ class Profile(Model):
         description="Changes whenever the database does: numbers fetched under another version are stale."
     )
     can_aggregate: bool
+    fleet: bool = Field(
+        description="Whether it is the summary of a fleet, which has no single events: it has the reports that say so."
+    )
     notice: str | None = Field(
         description="What to know of the profile before anything else: it is an example."
     )
     source_root: bool = Field(description="Whether source files may be read from disk.")
+
+
+class Fleet(Model):
+    """The summary of a fleet."""
+
+    headline: str = Field(description="What a step takes, and which rank is late, in sentences.")
 
 
 class Reaggregate(Model):

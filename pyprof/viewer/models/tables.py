@@ -47,6 +47,7 @@ class Report(Model):
     columns: list[Column]
     options: list[Option]
     view: View
+    of_summary: bool = Field(description="Whether the summary of a fleet has it.")
 
 
 class Total(Model):
