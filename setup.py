@@ -76,6 +76,7 @@ setup(
         "completion": ["argcomplete>=3"],
         "cupti": ["cupti-python>=13.0.1"],
         "fleet": ["dask[distributed]>=2024.5", "fsspec>=2024.5"],
+        "jupyter": ["jupyter-server-proxy>=4.1.1", *VIEWER],  # the first that asks WebSockets for the user
         "lightning": ["lightning>=2.2"],
         "mcp": ["mcp>=2", "pydantic>=2"],
         "notebook": ["ipython>=8.15"],
@@ -92,6 +93,7 @@ setup(
             "dlprofviewer = pyprof.commands.view:dlprofviewer",
             "prof.py = pyprof.commands.main:prof",
         ],
+        "jupyter_serverproxy_servers": ["pyprof = pyprof.integrations.jupyter:server"],
         "tensorboard_plugins": ["pyprof = pyprof.integrations.tensorboard:Plugin"],
         "pytest11": ["pyprof = pyprof.integrations.pytest_plugin"],
     },

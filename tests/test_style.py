@@ -97,6 +97,7 @@ def test_errors_become_exit_codes_in_one_place() -> None:
         "capture",
         "viewer/child.py",
         "viewer/library.py",
+        "viewer/serve.py",
         "dlprof/command.py",
         "integrations/mcp_server.py",
         "top/app.py",

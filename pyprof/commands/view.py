@@ -59,6 +59,10 @@ def add_arguments(parser: Parser) -> None:
         "--notebook", action="store_true",
         help="for Profile.show(): notebooks of this machine may frame the page; end when stdin ends",
     )  # fmt: skip
+    parser.add_argument(
+        "--jupyter", metavar="SOCKET",
+        help="for the launcher of JupyterLab: serve a folder on a Unix socket; end with the process that started it",
+    )  # fmt: skip
 
 
 def _address(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +79,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError(
             "--demo takes no FILE." if arguments.demo else "name a FILE, or --demo for an example."
         )
+    if arguments.jupyter is not None and len(arguments.file) != 1:
+        raise UsageError("--jupyter takes one folder.")
     from pyprof.viewer.serve import serve
 
     if arguments.demo:
@@ -96,7 +102,7 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", nargs=1, metavar="database", help=_FILE)
     parser.set_defaults(
         prog=parser.prog, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
-        allow_host=[], demo=False, notebook=False,
+        allow_host=[], demo=False, notebook=False, jupyter=None,
     )  # fmt: skip
     arguments = parser.parse_args(argv)
     with removed_by_signals():

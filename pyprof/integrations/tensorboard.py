@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from tensorboard.plugins import base_plugin
 
 from pyprof.errors import WHERE, install
-from pyprof.integrations.log_directory import recordings
 
 if TYPE_CHECKING:
     from pyprof.integrations.tensorboard_page import Page
@@ -54,7 +53,9 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
     def is_active(self) -> bool:
         """Return whether the log directory holds a profile. TensorBoard asks often: names of files decide."""
-        return bool(self._logdir) and next(recordings(Path(self._logdir)), None) is not None
+        from pyprof.parse.name_search import holds_recording
+
+        return bool(self._logdir) and holds_recording(Path(self._logdir))
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         """Return how TensorBoard shows the tab: its module navigates the tab's frame to the page."""

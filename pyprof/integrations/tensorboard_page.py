@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Any
 
 from a2wsgi import ASGIMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pyprof.integrations.log_directory import TRACES, recordings
-from pyprof.parse import folder as folders
-from pyprof.parse.folder import Source
 from pyprof.viewer.app import create
-from pyprof.viewer.library import Library, Opened
+from pyprof.viewer.listed_library import ListedLibrary
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.request_context import Server
 from pyprof.viewer.security import Guard
@@ -31,65 +27,15 @@ _ANCESTORS = (b"frame-ancestors 'none'", b"frame-ancestors 'self'")
 _STREAMS = "/api/jobs/"
 
 
-class LogLibrary(Library):
-    """The runs of a log directory. A folder is looked into when somebody opens it: its traces may be several runs."""
-
-    def __init__(self, logdir: str):
-        super().__init__(logdir)
-        self._parts: dict[str, dict[str, Source]] = {}
-
-    def _look(self) -> dict[str, Source]:
-        out: dict[str, Source] = {}
-        for path in recordings(self.path):
-            name = path.relative_to(self.path).as_posix()
-            out |= self._parts.get(name, {name: Source(path)})
-        if not out:
-            raise Trouble(
-                "unreadable",
-                f"{self.path}: holds no profile; expected NAME.sqlite or *.pt.trace.json in a folder.",
-            )
-        return out
-
-    async def open(self, run: str | None) -> Opened:
-        """Return the database of a run, as in the library of a folder. Raises Trouble."""
-        runs = self.runs()
-        name = next(iter(runs)) if run is None else run
-        source = runs.get(name)
-        if source is not None and source.files is None and source.path.is_dir() and name not in self._parts:
-            self._parts[name] = await asyncio.to_thread(_parts, name, source.path)
-            self._looked = float("-inf")
-        return await super().open(next(iter(self._parts[name])) if name in self._parts else run)
-
-
-def _parts(name: str, path: Path) -> dict[str, Source]:
-    """Return the runs of which the traces of a folder are."""
-    runs = folders.groups([one for one in folders.inputs(path)[0] if one.path.name.endswith(TRACES)]).runs
-    if len(runs) < 2:
-        return {name: Source(path)}
-    out = {}
-    for run in runs:
-        files = tuple(recording.path.name for recording in run)
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        out[f"{name}/{files[0]}{more}"] = Source(path, files)
-    return out
-
-
-class _Guard(Guard):
-    """Access rules of `pyprof view`, but for the name of the host: TensorBoard answers what is asked of it."""
-
-    def host(self, header: str) -> bool:
-        return True
-
-
 class Page:
     """The server of the page for a log directory, as a WSGI application, with its thread. `close` ends both."""
 
     def __init__(self, logdir: str):
-        self._server = Server(LogLibrary(logdir), None)
+        self._server = Server(ListedLibrary(logdir), None)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pyprof", daemon=True)
         self._thread.start()
-        app = _framed(create(self._server, _Guard("localhost", None)))
+        app = _framed(create(self._server, Guard("localhost", None, any_host=True)))
         self._app = ASGIMiddleware(app, loop=self._loop)  # type: ignore[arg-type]
 
     def __call__(self, environ: Any, start_response: Any) -> Any:

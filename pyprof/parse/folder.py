@@ -85,6 +85,17 @@ def split(name: str) -> tuple[str, int | None]:
     return (match["worker"], int(match["stamp"])) if match else (stem, None)
 
 
+def with_any_rank(name: str) -> str:
+    """Return a file's name with a star for the rank in it, and then without its stamp.
+
+    >>> with_any_rank("net.rank3.sqlite"), with_any_rank("net.rank3.1.sqlite"), with_any_rank("net.1.sqlite")
+    ('net.rank*.sqlite', 'net.rank*.sqlite', 'net.1.sqlite')
+    """
+    ending = _ENDINGS.search(name)
+    worker, count = _RANK.subn(lambda match: match[0].removesuffix(match[1]) + "*", split(name)[0])
+    return f"{worker}{ending[0] if ending else ''}" if count else name
+
+
 def is_named(name: str) -> bool:
     """Return whether a file with this name can be a recording."""
     return _ENDINGS.search(name) is not None
@@ -173,15 +184,15 @@ def sources(folder: Path) -> tuple[dict[str, Source], list[str]]:
         reasons.append(f"{separated.reason}." if name == "." else f"{name}: {separated.reason}.")
         for run in separated.runs:
             files = tuple(recording.path.name for recording in run)
-            key = _name(files) if name == "." else f"{name}/{_name(files)}"
+            key = name_of_run(files) if name == "." else f"{name}/{name_of_run(files)}"
             out[key] = Source(run[0].path) if len(files) == 1 else Source(path, files)
     return out, reasons
 
 
-def _name(files: Sequence[str]) -> str:
+def name_of_run(files: Sequence[str]) -> str:
     """Return the name of a run of some files of a folder.
 
-    >>> _name(["net.sqlite"]), _name(["a.rank0.sqlite", "a.rank1.sqlite"])
+    >>> name_of_run(["net.sqlite"]), name_of_run(["a.rank0.sqlite", "a.rank1.sqlite"])
     ('net.sqlite', 'a.rank0.sqlite and 1 more')
     """
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
@@ -309,7 +320,7 @@ def _check_one_run(folder: Path, recordings: Sequence[Input]) -> None:
     """Raise FormatError for recordings of several runs."""
     separated = groups(recordings)
     if len(separated.runs) > 1:
-        names = [_name([recording.path.name for recording in run]) for run in separated.runs]
+        names = [name_of_run([recording.path.name for recording in run]) for run in separated.runs]
         listed = "; ".join(names[:_MAX_NAMED]) + ("; ..." if len(names) > _MAX_NAMED else "")
         raise FormatError(
             f"{folder}: {separated.reason}. Give one file, or a folder with the files of one run alone; "

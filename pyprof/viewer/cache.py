@@ -34,15 +34,15 @@ class Stamp(NamedTuple):
     def of(source: folders.Source) -> Stamp:
         """Return the stamp of a run. Raises OSError if nothing is there."""
         path, files = source
+        if files is not None:
+            return Stamp(tuple(_entry(path / name) for name in files))
         if not path.is_dir():
             return Stamp((_entry(path),))
         try:
             inputs, _ = folders.inputs(path)
         except FormatError as error:
             raise FileNotFoundError(str(error)) from error
-        return Stamp(
-            tuple(_entry(input.path) for input in inputs if files is None or input.path.name in files)
-        )
+        return Stamp(tuple(_entry(input.path) for input in inputs))
 
     @property
     def key(self) -> str:

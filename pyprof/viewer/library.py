@@ -32,7 +32,7 @@ from pyprof.viewer.models import Run
 from pyprof.viewer.problems import Trouble, of_file
 
 State = Literal["new", "opening", "ready", "failed"]
-_LOOK = 2.0  # seconds between two scans of a folder
+LOOK = 2.0  # seconds between two scans of a folder
 
 
 class Opened:
@@ -58,6 +58,8 @@ class Opened:
         if not self._is_part:
             return name_of(self.input)
         name = self.run.rpartition("/")[2]
+        if name == ".":  # the folder that is served
+            return name_of(self.input)
         return name if self.input.is_dir() else _stem(name)
 
     @property
@@ -84,9 +86,10 @@ def _stem(name: str) -> str:
     return Path(name).stem or name
 
 
-def _modified(path: Path) -> float | None:
+def _modified(source: Source) -> float | None:
+    path, names = source
     try:
-        return path.stat().st_mtime
+        return max(file.stat().st_mtime for file in ([path / name for name in names] if names else [path]))
     except OSError:
         return None
 
@@ -119,6 +122,7 @@ class Library:
         self._fleet = FleetRuns(self.path)
         self._reason: str | None = None
         self._looked = float("-inf")
+        self._pause = LOOK
         self._opened: dict[str, Opened] = {}
         self._imports: dict[str, _Import] = {}
         self._failed: dict[str, tuple[Stamp, Trouble]] = {}
@@ -129,7 +133,7 @@ class Library:
 
     def runs(self) -> dict[str, Source]:
         """Return names and sources: "" for one file, else paths below the folder. Raises Trouble."""
-        if time.monotonic() - self._looked > _LOOK:
+        if self._is_due():
             self._runs = self._look()
             self._looked = time.monotonic()
         return self._runs
@@ -138,6 +142,13 @@ class Library:
         """Return whether a run, by default the first, is the summary of a fleet. Raises Trouble."""
         self.runs()
         return self._fleet.is_summary(run)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._looked > self._pause
+
+    def newest(self) -> str:
+        """Return the name of the run whose file was written last. Raises Trouble."""
+        return max(self.runs().items(), key=lambda item: _modified(item[1]) or 0.0)[0]
 
     @property
     def reason(self) -> str | None:
@@ -162,7 +173,7 @@ class Library:
             raise Trouble("vanished", f"{self.path}: cannot be read ({error}).") from error
         if not runs:
             raise Trouble(
-                "unreadable",
+                "empty",
                 f"{self.path}: contains no recording, run or profile database; give a file or another folder.",
             )
         self._reason = " ".join(reasons) or None
@@ -178,7 +189,7 @@ class Library:
         """Return the runs and their states."""
         out = []
         several = len(self._paths) > 1  # in the order in which they were named, whichever is newer
-        for name, (path, _) in self.runs().items():
+        for name, source in self.runs().items():
             running, failed = self._imports.get(name), self._failed.get(name)
             state: State = (
                 "ready" if name in self._opened else "opening" if running else "failed" if failed else "new"
@@ -186,7 +197,7 @@ class Library:
             out.append(
                 Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None,
-                    modified=None if several else _modified(path), fleet=self._fleet.is_summary(name))
+                    modified=None if several else _modified(source), fleet=self._fleet.is_summary(name))
             )  # fmt: skip
         return out
 
@@ -204,7 +215,7 @@ class Library:
             raise Trouble("missing", f"No run {name!r}; {hint}.", "run")
         source, opened = runs[name], self._opened.get(name)
         path = source.path
-        if opened is not None and path.is_dir() and time.monotonic() - opened.looked < _LOOK:
+        if opened is not None and path.is_dir() and time.monotonic() - opened.looked < LOOK:
             return opened
         try:
             stamp = await asyncio.to_thread(Stamp.of, source)

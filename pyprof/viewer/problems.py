@@ -21,6 +21,7 @@ TITLES = {
     "damaged": (409, "Damaged database"),
     "vanished": (410, "Database not found"),
     "unreadable": (409, "Unreadable recording"),
+    "empty": (404, "No recording"),
     "opening": (503, "Opening"),
     "slow": (503, "Timed out"),
     "busy": (503, "Busy"),

@@ -4,7 +4,8 @@
 host      a page of another site that lets its name point to us (DNS rebinding) sends its own name: only names in the
           allow-list are answered. On loopback these are localhost and loopback addresses; bound to the network, any
           address, since an address cannot be redirected, and the machine's own names. Behind a proxy also the names of
-          --allow-host and that of --public-origin
+          --allow-host and that of --public-origin. In another server (TensorBoard, JupyterLab) any: browsers reach
+          only that server, which has rules of its own for names
 token     256 bits, in the printed URL; the first visit turns it into a cookie (HttpOnly, SameSite=Strict). Programs
           send it as `Authorization: Bearer TOKEN`
 changes   POST, PUT and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own
@@ -90,7 +91,7 @@ _LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-
 class Guard:
     """Access rules. `bind`: the listening address. Behind a proxy: the `names` that it requests, the `origin` that
     browsers see (https://host:port), and the prefix of its paths (`root`: /prefix). `in_frames`: pages of this
-    machine may show the page in a frame."""
+    machine may show the page in a frame. `any_host`: for a server that browsers reach only by one that checks names."""
 
     def __init__(
         self,
@@ -100,8 +101,10 @@ class Guard:
         origin: str | None = None,
         root: str = "",
         in_frames: bool = False,
+        any_host: bool = False,
     ):
         self.token, self.origin, self.root, self.in_frames = token, origin, root, in_frames
+        self._any_host = any_host
         self._single: dict[str, float] = {}  # expiry of each
         self.local = loopback(bind)
         self._names = {"localhost"}
@@ -114,7 +117,7 @@ class Guard:
     def host(self, header: str) -> bool:
         """Return whether a Host header names this server."""
         name = host_of(header)
-        if name in self._names:
+        if name in self._names or (self._any_host and name):
             return True
         try:
             address = ipaddress.ip_address(name)
@@ -182,6 +185,8 @@ class Security:
             return
         scope = self._below(scope)
         answer = self._refused(scope)
+        if answer is not None:
+            await _skip_body(receive)
         headers = _headers(self._guard.in_frames)
 
         async def send_with_headers(message: Message) -> None:
@@ -275,6 +280,16 @@ class Security:
         )
         answer.headers["cache-control"] = "no-store"
         return answer
+
+
+async def _skip_body(receive: Receive) -> None:
+    """Read the body of a rejected request, if it has the length of one: a proxy that is still writing it when the
+    connection is closed passes on an error of its own in place of the answer."""
+    size, more = 0, True
+    while more and size <= _BODY:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 def _headers(in_frames: bool) -> dict[str, str]:

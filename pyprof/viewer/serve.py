@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.errors import WHERE, PyProfError, UsageError, install
 
 if TYPE_CHECKING:
+    from pyprof.viewer.connections import LimitedServer
     from pyprof.viewer.library import Library
     from pyprof.viewer.security import Guard
 
@@ -38,14 +39,46 @@ def serve(name: str, arguments: argparse.Namespace) -> None:
     gc.disable()
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_serve(name, arguments))
+            if arguments.jupyter is None:
+                asyncio.run(_serve(name, arguments))
+            else:
+                _serve_jupyter(arguments)
     finally:
         gc.enable()
 
 
+def _serve_jupyter(arguments: argparse.Namespace) -> None:
+    """Serve a folder on a Unix socket, or else answer with the reason why not. Raises PyProfError."""
+    from pyprof.viewer import unix_socket
+
+    with unix_socket.listening(arguments.jupyter) as listener:
+        unix_socket.end_with_parent()
+        try:
+            asyncio.run(_serve_folder(arguments, listener))
+        except PyProfError as error:
+            unix_socket.answer_with(f"PyProf: {error} Then restart Jupyter.", listener)
+
+
+async def _serve_folder(arguments: argparse.Namespace, listener: socket.socket) -> None:
+    """Serve a folder, whose runs are opened on request. Raises PyProfError."""
+    _check_installed("jupyter")
+    from pyprof.viewer import cache
+    from pyprof.viewer.listed_library import ListedLibrary
+    from pyprof.viewer.security import Guard
+
+    library = ListedLibrary(arguments.file[0], warm=True)
+    try:
+        library.check()
+        asyncio.get_running_loop().run_in_executor(None, cache.prune)
+        guard = Guard("localhost", None, any_host=True)
+        await _server(library, guard, arguments.source_root).serve(sockets=[listener])
+    finally:
+        await library.close()
+
+
 async def _serve(name: str, arguments: argparse.Namespace) -> None:
     """Open, listen, print the URL, serve. Raises PyProfError."""
-    _check_installed()
+    _check_installed("viewer")
     from pyprof.viewer import cache
     from pyprof.viewer.library import Library
     from pyprof.viewer.security import Guard
@@ -66,7 +99,9 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         )  # fmt: skip
         if arguments.notebook:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
-        await _run(name, arguments, library, guard, sockets, root)
+        server = _server(library, guard, root)
+        _announce(name, arguments, guard, sockets[0].getsockname()[1])
+        await server.serve(sockets=sockets)
     finally:
         await library.close()
         for listener in sockets:
@@ -80,12 +115,12 @@ def _end_with_stdin() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _check_installed() -> None:
+def _check_installed(extra: str) -> None:
     from importlib.util import find_spec
 
     missing = [module for module in _NEEDS if find_spec(module) is None]
     if missing:
-        raise PyProfError(f"the page needs {', '.join(missing)}: {install('viewer')} {WHERE} installs them.")
+        raise PyProfError(f"the page needs {', '.join(missing)}: {install(extra)} {WHERE} installs them.")
 
 
 def listening(bind: str, port: int) -> list[socket.socket]:
@@ -176,25 +211,8 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-async def _run(
-    name: str,
-    arguments: argparse.Namespace,
-    library: Library,
-    guard: Guard,
-    sockets: list[socket.socket],
-    root: str | None,
-) -> None:
-    import uvicorn
-
-    from pyprof.viewer.app import create
-    from pyprof.viewer.connections import LimitedServer
-    from pyprof.viewer.request_context import Server
-
-    config = uvicorn.Config(  # invalid HTTP requests cause warnings: anyone could flood the terminal
-        create(Server(library, root), guard), log_level="error", access_log=False, server_header=False,
-        proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2,
-    )  # fmt: skip
-    port = sockets[0].getsockname()[1]
+def _announce(name: str, arguments: argparse.Namespace, guard: Guard, port: int) -> None:
+    """Print the URL, and open it in a browser if there is one."""
     view = "#/compare" if len(arguments.file) > 1 else ""
     for line in announcement(arguments.bind, port, guard, view):
         print(line, flush=True)
@@ -208,9 +226,23 @@ async def _run(
     elif guard.origin is None:
         for line in tunnel(port):
             print(line, flush=True)
+
+
+def _server(library: Library, guard: Guard, root: str | None) -> LimitedServer:
+    """Return the server of a library."""
+    import uvicorn
+
+    from pyprof.viewer.app import create
+    from pyprof.viewer.connections import LimitedServer
+    from pyprof.viewer.request_context import Server
+
+    config = uvicorn.Config(  # invalid HTTP requests cause warnings: anyone could flood the terminal
+        create(Server(library, root), guard), log_level="error", access_log=False, server_header=False,
+        proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2,
+    )  # fmt: skip
     gc.freeze()
     gc.enable()
-    await LimitedServer(config).serve(sockets=sockets)
+    return LimitedServer(config)
 
 
 def announcement(bind: str, port: int, guard: Guard, view: str = "") -> list[str]:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import mimetypes
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from pyprof.viewer.problems import Trouble
 from pyprof.viewer.security import plain_page
@@ -22,6 +24,14 @@ _MISSING = (
 
 def add(app: FastAPI, static: Path) -> None:
     """Add a route for everything that is not the API."""
+
+    @app.get("/newest", include_in_schema=False)
+    async def newest(request: Request) -> Response:
+        """Redirect to the page with the run that was written last: its name stays in the address."""
+        with suppress(Trouble):  # the page says it
+            name = request.app.state.server.library.newest()
+            return RedirectResponse(f"./#/overview?{urlencode({'run': name})}" if name else "./", 303)
+        return RedirectResponse("./", 303)
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def page(request: Request, path: str) -> Response:

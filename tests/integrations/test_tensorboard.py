@@ -20,9 +20,9 @@ import pytest
 from tensorboard.plugins import base_plugin
 
 from pyprof.integrations import tensorboard
-from pyprof.integrations.log_directory import recordings
 from pyprof.integrations.tensorboard import Plugin
-from pyprof.integrations.tensorboard_page import LogLibrary
+from pyprof.parse.name_search import search
+from pyprof.viewer.listed_library import ListedLibrary
 from tests.viewer.test_library import write_unrelated
 
 GPU = Path(__file__).resolve().parents[1] / "traces/gpu"
@@ -114,8 +114,8 @@ def test_a_log_directory_of_ten_thousand_files_is_listed_and_not_opened(
     monkeypatch.setattr("builtins.open", counting)
     monkeypatch.setattr("io.open", counting)
     assert plugin.is_active()
-    assert len(list(recordings(tmp_path))) == 100
-    assert len(LogLibrary(str(tmp_path)).states()) == 100
+    assert len(search(tmp_path).runs) == 100
+    assert len(ListedLibrary(str(tmp_path)).states()) == 100
     assert not [file for file in opened if str(tmp_path) in str(file)]
 
 
@@ -126,7 +126,7 @@ def test_a_folder_of_several_runs_is_separated_when_it_is_opened(tmp_path: Path,
     for file in folder.iterdir():
         file.rename(file.with_name(file.name.replace(".json", ".1.pt.trace.json")))
     plugin = make(tmp_path)
-    assert list(LogLibrary(str(tmp_path)).runs()) == ["run"]
+    assert list(ListedLibrary(str(tmp_path)).runs()) == ["run"]
     names = [run["name"] for run in settled(plugin, "/page/api/profile?run=run")["runs"]]
     assert names == ["run/a.rank0.1.pt.trace.json and 1 more", "run/b.rank0.1.pt.trace.json"]
     profile = settled(plugin, f"/page/api/profile?run={quote(names[0])}")

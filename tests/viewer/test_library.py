@@ -240,7 +240,7 @@ def test_a_folder_of_files_that_cannot_be_one_run(tmp_path):
 
 def test_an_empty_folder(tmp_path):
     with serving(tmp_path) as client:
-        assert client.json("/api/profile", 409)["type"] == "unreadable"
+        assert client.json("/api/profile", 404)["type"] == "empty"
     with serving(tmp_path / "nothing") as client:
         assert client.json("/api/profile", 410)["type"] == "vanished"
 

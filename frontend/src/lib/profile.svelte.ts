@@ -42,7 +42,15 @@ export const shownWithout = (key: string): boolean => served.gpu || !DEVICE.test
 const DEVICE =
   /^(launch|grid|block|us(es|ing)_tc|using|(tc_)?eligible|tc_(self|total|kernels|names)|kernels|other_names|device_(self|total)_ns|(overhead|idle).*)$/;
 
+/** Problems that may end without the user (a file may still be written), by their type: after how many ms to ask again. */
+const AGAIN: Record<string, number> = { opening: 400, empty: 2000, unreadable: 5000 };
 let asked = 0;
+
+/** Do something once the page can be seen: a hub takes each request for work of its user, and keeps the server running. */
+function whenSeen(work: () => void): void {
+  if (document.visibilityState === "visible") work();
+  else document.addEventListener("visibilitychange", () => whenSeen(work), { once: true });
+}
 
 /** Read it, again after a job or for another run. */
 export async function refresh(): Promise<void> {
@@ -62,6 +70,7 @@ export async function refresh(): Promise<void> {
     if (mine !== asked) return;
     if (error instanceof Problem && error.type === "offline" && profile) return; // the banner says so
     problem = error instanceof Problem ? error : new Problem("internal", "Error", String(error), 0);
-    if (problem.type === "opening") setTimeout(() => mine === asked && void refresh(), 400);
+    const again = AGAIN[problem.type];
+    if (again) setTimeout(() => whenSeen(() => mine === asked && void refresh()), again);
   }
 }

@@ -22,7 +22,7 @@ class Problem(Model):
 
     type: Literal[
         "parameter", "missing", "token", "host", "forbidden", "foreign", "older", "newer", "damaged", "vanished",
-        "unreadable", "opening", "slow", "busy", "internal",
+        "unreadable", "empty", "opening", "slow", "busy", "internal",
     ]  # fmt: skip
     title: str
     status: int
