@@ -119,7 +119,7 @@ def test_the_page_has_the_summary_and_its_ranks(page: Asking, store: Path, whole
     assert (profile["fleet"], profile["can_aggregate"], profile["run"]) == (True, False, "fleet")
     assert any("rank4" in one["reason"] for one in profile["lost"])
     assert page.json("/api/fleet") == {"headline": headline.of_summary(whole.source())}
-    for name in ("ranks", "stragglers", "rank_operators", "communication"):
+    for name in ("rank_times", "stragglers", "rank_operators", "communication"):
         table = page.json(f"/api/reports/{name}", limit=100)
         keys = [column["key"] for column in table["columns"]]
         first = whole.report(name).iloc[0]
