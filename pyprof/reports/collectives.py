@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.bandwidth import factors, sizes
+from pyprof.analysis.bandwidth import factors, has_factor, sizes
 from pyprof.analysis.collective_groups import MUTUAL, collectives, within
 from pyprof.analysis.rank_clocks import clocks, common
 from pyprof.analysis.source import Source
-from pyprof.prof.ops.collective import FACTORS
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DTYPE, GROUP, NAME, world
 from pyprof.reports.operator_queries import spans
@@ -226,11 +225,11 @@ def _notes(table: pd.DataFrame) -> list[str | None]:
         (table["dtype"].isna(), "the data type is not recorded"),
         (~table["sized"].astype(bool), "no bandwidths: the size is not recorded"),
         (
-            table["algbw"].notna() & ~table["name"].isin(FACTORS),
+            table["algbw"].notna() & ~has_factor(table["name"]),
             "no bus bandwidth: nccl-tests has no factor for it",
         ),
         (
-            table["algbw"].notna() & table["name"].isin(FACTORS) & table["size"].isna(),
+            table["algbw"].notna() & has_factor(table["name"]) & table["size"].isna(),
             "no bus bandwidth: the number of ranks of the group is not known",
         ),
     )
