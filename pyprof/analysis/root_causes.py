@@ -30,6 +30,11 @@ from pyprof.store import reads
 WORTH = 0.01  # share of the step that a delay must cost to be named
 _CANDIDATES = 8  # parts of ranks' work that are removed in a replay each: those that make ranks late most
 BEFORE = "before the recording"
+# Parts of a rank's work, as reports name them.
+NAMES = {
+    "kernels": "kernels", "communication": "communication", "dataloader": "data loader", "launch": "api calls",
+    "host": "host operators", "other": "outside operators", BEFORE: BEFORE,
+}  # fmt: skip
 PLACE = ("kernel", *PLACE_COLUMNS)
 _RANK = ["worker", "device"]
 _MISSING = np.iinfo(np.int64).min
