@@ -58,6 +58,12 @@ class Causes(NamedTuple):
 
 def root_causes(source: Source, spans: list[tuple[int, int]]) -> Causes:
     """Return the causes of the aggregated steps. `spans`: ids of their events."""
+    key = "root_causes", source.aggregation
+    causes: Causes = source.store.cached(key, lambda: _root_causes(source, spans), small=True)
+    return causes
+
+
+def _root_causes(source: Source, spans: list[tuple[int, int]]) -> Causes:
     none = pd.DataFrame(columns=[*_RANK, "part", *PLACE, "collectives", "caused", "there", "saving"])
     reason = _reason(source)
     if reason:

@@ -23,7 +23,8 @@ _COLUMNS = (
         "late_ns", "Late (ns)", "ns",
         "How much later than the median rank it arrived at collectives of the step, summed over those at which it was "
         "later; of several devices the latest counts. In stragglers it is late less median late, where the rank was "
-        "last. Empty if no collective of the step is aligned.",
+        "last; what is from before the recording, or left from the collective before, is in it. Empty if no collective "
+        "of the step is aligned.",
     ),
     Column(
         "times_last", "Times Last", "count", "Collectives of the step at which no rank arrived later."

@@ -61,6 +61,13 @@ def test_a_rank_that_differs_has_a_row_and_the_others_are_counted(tmp_path):
     assert {one["busy_ns"] for one in every[1:]} == {300 * US}
 
 
+def test_late_is_after_the_median_rank(tmp_path):
+    """Rank 0 comes 200 us before the two in the middle: they are not late for that."""
+    prof = marked(tmp_path, [late_by(-200), on_time(1), on_time(2), late_by(100)])
+    late = {row["worker"]: row["late_ns"] for row in table(prof, "ranks", rows="all") if row["step"] == 6}
+    assert late == {"rank0": 0, "rank1": 0, "rank2": 0, "rank3": 100 * US}
+
+
 @pytest.mark.parametrize(("time", "shown"), [(31, 1), (30, 0)])
 def test_within_three_percent_of_the_step_is_like_the_others(tmp_path, time, shown):
     prof = marked(tmp_path, [on_time(0), on_time(1), late_by(time), on_time(3)])
