@@ -26,6 +26,11 @@ def sizes(collectives: pd.DataFrame) -> pd.Series[Any]:
     return filled
 
 
+def has_factor(name: pd.Series[Any]) -> pd.Series[bool]:
+    """Return whether nccl-tests has a factor for each kind of collective."""
+    return name.isin(list(FACTORS))
+
+
 def factors(name: pd.Series[Any], size: pd.Series[Any]) -> pd.Series[Any]:
     """Return bus bandwidth divided by algorithm bandwidth, missing where the kind or the number of ranks is unknown."""
     ratios = [

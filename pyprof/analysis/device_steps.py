@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.analysis.dataframes import steps_of
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.model import Bools, Ints
+from pyprof.store.ids import worker_of
 
 
 class Steps(NamedTuple):
@@ -72,3 +74,12 @@ def marked_numbers(source: Source, worker: int, number: Ints) -> Ints:
         return number
     rows = source.store.rows("select number from step where worker = ? order by start_ns", (worker,))
     return np.array([row[0] for row in rows], np.int64)[number]
+
+
+def step_numbers(source: Source, event: Ints) -> Ints:
+    """Return the step in which each event was launched, by its id; steps have the numbers of `Steps`."""
+    number = np.asarray(steps_of(source.store, source.aggregation, event).fillna(0), np.int64)
+    for worker in np.unique(worker_of(event)).tolist():
+        rows = worker_of(event) == worker
+        number[rows] = marked_numbers(source, worker, number[rows])
+    return number

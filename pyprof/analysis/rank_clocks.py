@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pyprof.analysis import rank_moments
 from pyprof.model import Ints
@@ -153,6 +154,22 @@ def _slope(x: np.ndarray, y: np.ndarray) -> float:
     apart = x[other] != x[one]
     one, other = one[apart], other[apart]
     return float(np.median((y[other] - y[one]) / (x[other] - x[one])))
+
+
+def common(clocks: Mapping[int, Clock], worker: Ints, time: Ints) -> npt.NDArray[np.float64]:
+    """Return times of workers by the clock of the reference, NaN where a worker's clock is not known.
+
+    >>> known = {0: Clock(0, Line(0.0, 0.0, 0.0, 0.0, 0.0, 3)), 1: Clock(1, Line(-5.0, 0.5, 100.0, 1.0, 1.0, 3))}
+    >>> common(known, np.array([0, 1]), np.array([110, 110])).tolist()
+    [110.0, 110.0]
+    """
+    lines = np.full((max(clocks, default=0) + 1, 3), np.nan)
+    for clock in clocks.values():
+        if clock.line is not None:
+            lines[clock.worker] = clock.line[:3]
+    middle, drift, at = lines[worker].T
+    out: npt.NDArray[np.float64] = time + middle + drift * (time - at)
+    return out
 
 
 def between(clocks: Mapping[int, Clock], worker: int, other: int, time: Ints) -> Ints:

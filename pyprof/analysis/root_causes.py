@@ -31,6 +31,11 @@ from pyprof.store import reads
 WORTH = 0.01  # share of the step that a delay must cost to be named
 _CANDIDATES = 8  # parts of ranks' work that are removed in a replay each: those that make ranks late most
 BEFORE = "before the recording"
+# Parts of a rank's work, as reports name them.
+NAMES = {
+    "kernels": "kernels", "communication": "communication", "dataloader": "data loader", "launch": "api calls",
+    "host": "host operators", "other": "outside operators", BEFORE: BEFORE,
+}  # fmt: skip
 PLACE = ("kernel", *PLACE_COLUMNS)
 _RANK = ["worker", "device"]
 _MISSING = np.iinfo(np.int64).min
@@ -54,6 +59,12 @@ class Causes(NamedTuple):
 
 def root_causes(source: Source, spans: list[tuple[int, int]]) -> Causes:
     """Return the causes of the aggregated steps. `spans`: ids of their events."""
+    key = "root_causes", source.aggregation
+    causes: Causes = source.store.cached(key, lambda: _root_causes(source, spans), small=True)
+    return causes
+
+
+def _root_causes(source: Source, spans: list[tuple[int, int]]) -> Causes:
     none = pd.DataFrame(columns=[*_RANK, "part", *PLACE, "collectives", "caused", "there", "saving"])
     reason = _reason(source)
     if reason:

@@ -77,6 +77,17 @@ class Columns(Mapping[str, Column]):
         return len(self._names)
 
 
+def _data_waits(store: Store) -> tuple[Ints, Ints, Ints]:
+    """Return worker, start and end of all waits for data loaders, in order. They are few; no index finds those of a
+    worker, and with a thousand workers each would read them all."""
+    columns = store.columns(
+        """select t.worker, d.start_ns, d.start_ns + d.duration_ns as end_ns
+           from dataloader d join thread t on t.id = d.thread order by t.worker, d.start_ns"""
+    )
+    worker, start, end = (columns[name].values for name in ("worker", "start_ns", "end_ns"))
+    return worker, start, end
+
+
 class Activity:
     """The activity of one worker. GPU events are in the order of their ids, which is that of their launches."""
 
@@ -256,11 +267,9 @@ class Activity:
     @cached_property
     def dataloader(self) -> Union:
         """Time in which a thread waited for its data loader."""
-        columns = self.store.columns(
-            f"""select start_ns, duration_ns from dataloader
-                where thread in (select id from thread where worker = {self.worker}) order by start_ns"""
-        )
-        return Union(columns["start_ns"].values, columns["start_ns"].values + columns["duration_ns"].values)
+        worker, start, end = self.store.cached("dataloader", lambda: _data_waits(self.store), small=True)
+        own = slice(*np.searchsorted(worker, [self.worker, self.worker + 1]).tolist())
+        return Union(start[own], end[own])
 
     @cached_property
     def ranges(self) -> Columns:

@@ -10,14 +10,12 @@ import pandas as pd
 
 from pyprof.analysis.bandwidth import factors, sizes
 from pyprof.analysis.collective_groups import collectives, within
-from pyprof.analysis.dataframes import steps_of
-from pyprof.analysis.device_steps import marked_numbers
+from pyprof.analysis.device_steps import step_numbers
 from pyprof.analysis.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import STEP, WORKER
 from pyprof.store import reads
-from pyprof.store.ids import worker_of
 
 NAME = Column("name", "Collective", "", "Name in c10d: all_reduce, all_gather, all_to_all ...", str)
 GROUP = Column(
@@ -104,7 +102,7 @@ def communication(source: Source, group_by: str) -> pd.DataFrame:
     kernels["bytes"] = sizes(kernels)
     for key in ("transfer", "bytes"):
         kernels[f"has_{key}"] = kernels[key].notna()
-    kernels["step"] = _step_numbers(source, kernels) if group_by == "step" else 0
+    kernels["step"] = step_numbers(source, kernels["event"].to_numpy()) if group_by == "step" else 0
     aligned = kernels["has_transfer"]
     kernels["aligned_ns"] = kernels["duration_ns"].where(aligned, 0)
     kernels["aligned_bytes"] = kernels["bytes"].where(aligned, 0)
@@ -125,16 +123,6 @@ def communication(source: Source, group_by: str) -> pd.DataFrame:
         "latency_ns", ascending=False, kind="stable", ignore_index=True
     )
     return _finish(source, table.assign(step=None))
-
-
-def _step_numbers(source: Source, kernels: pd.DataFrame) -> Any:
-    """Return the step of each row, numbered as in the report step_time."""
-    event = kernels["event"].to_numpy()
-    number = np.asarray(steps_of(source.store, source.aggregation, event).fillna(0), np.int64)
-    for worker in np.unique(worker_of(event)).tolist():
-        rows = worker_of(event) == worker
-        number[rows] = marked_numbers(source, worker, number[rows])
-    return number
 
 
 def _add_bandwidths(source: Source, table: pd.DataFrame) -> pd.DataFrame:

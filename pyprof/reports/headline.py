@@ -44,21 +44,25 @@ class Step(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The first finding of the rules; `saving` per step, `share` of the time that rules examine."""
+    """The first finding of the rules; `saving` per step, `share` of the time that rules examine. `names_rank`: whether
+    it is about the rank for which the others wait."""
 
     problem: str
     saving: float | None
     share: float | None
+    names_rank: bool = False
 
 
 def headline(step: Step, best: Best | None, late: str = "") -> str:
-    """Return the sentences that answer what a step takes, what to change first, and which rank is late.
+    """Return the sentences that answer what a step takes, what to change first, and which rank is late, once.
 
     >>> step = Step(178e6, 5, 1, (), None)
     >>> headline(step, Best("The loop waits for data.", 59e6, 33.2))
     'A step takes 178 ms, the mean of 5. The loop waits for data. This could save up to 59.0 ms a step (33.2 %).'
     >>> headline(step._replace(length=16e6, number=8, workers=8), None)
     'A step takes 16.0 ms, the mean of 8 on 8 workers.'
+    >>> headline(step, Best("All ranks wait for rank3.", 59e6, 33.2, True), "The ranks wait for rank3.")
+    'A step takes 178 ms, the mean of 5. All ranks wait for rank3. This could save up to 59.0 ms a step (33.2 %).'
     """
     if step.length is None:
         return ""
@@ -69,6 +73,7 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
         of = f", the mean of {step.number}{whose}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
+        late = "" if best.names_rank else late
         text += f" {_first_sentence(best.problem)}"
         if best.saving is not None:
             per = "" if step.number is None else " a step"
@@ -221,5 +226,6 @@ def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:
         finding = outcome.finding
         if finding is not None:
             saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
-            return Best(finding.problem.removesuffix(NOT_CUT), saving, outcome.share)
+            problem = finding.problem.removesuffix(NOT_CUT)
+            return Best(problem, saving, outcome.share, outcome.rule.id == "R30")
     return None

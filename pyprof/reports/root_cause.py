@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.analysis.root_causes import BEFORE, root_causes
+from pyprof.analysis.root_causes import NAMES, root_causes
 from pyprof.analysis.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DEVICE
@@ -13,15 +13,11 @@ from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 
-_PARTS = {
-    "kernels": "kernels", "communication": "communication", "dataloader": "data loader", "launch": "api calls",
-    "host": "host operators", "other": "outside operators", BEFORE: BEFORE,
-}  # fmt: skip
 _THERE = "Place in which the rank spent the most extra time compared with the median rank"
 _COLUMNS = (
     WORKER,
     DEVICE,
-    Column("part", "Part", "", f"What the rank did longer: {', '.join(_PARTS.values())}.", str),
+    Column("part", "Part", "", f"What the rank did longer: {', '.join(NAMES.values())}.", str),
     Column("kernel", "Kernel", "", f"{_THERE}: its kernel or copy.", str),
     Column("call", "API Call", "", "The same: API call.", str),
     Column("host", "Host", "", "The same: innermost range or Python function.", str),
@@ -73,7 +69,7 @@ def root_cause(source: Source) -> pd.DataFrame:
     saving = pd.to_numeric(table["saving"])
     table = table.assign(
         worker=table["worker"].map(names), device=table["device"].where(table["device"] >= 0),
-        part=table["part"].map(_PARTS), caused_ns=table["caused"], there_ns=table["there"],
+        part=table["part"].map(NAMES), caused_ns=table["caused"], there_ns=table["there"],
         saving_ns=table["saving"], share=100 * saving / total if total else None, step_avg=causes.step,
         without_avg=(total - saving) / causes.steps if causes.steps else None, note=None,
     )  # fmt: skip

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from pyprof.analysis.collective_groups import collectives
 from pyprof.analysis.delay_causes import explain_delays
+from pyprof.analysis.root_causes import NAMES, root_causes
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals, computation
 from pyprof.prof.kernels import COMMUNICATION
@@ -16,7 +19,7 @@ from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.store.ids import first_id
-from pyprof.units import duration, percent
+from pyprof.units import duration
 
 _LEAST = 3  # steps
 _DP, _DDP = "DataParallel.forward", "DistributedDataParallel.forward"
@@ -117,20 +120,23 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     )
 
 
-@rule("R30", "straggler", GPU, rows=Rows("stragglers", "Stragglers"))
+@rule("R30", "straggler", GPU, rows=Rows("root_cause", "Root causes"))
 def straggler(run: Run) -> Finding | None:
-    """In most steps all ranks wait for the same one. The time that counts is how much later it comes to a collective
-    than every other rank: what all would save if it came with the next to last, as far as collectives run without other
-    kernels. Only lateness of its own counts (report stragglers): not delays from before the recording, and not those
-    that it carries over because it was late to the previous collective. Of kernels that run together, the shortest is
-    that of the rank that came last.
+    """In most steps all ranks wait for the same one, for a cause that the report root_cause names. The saving is that
+    of the report: by how much the steps would be shorter, in a replay of all ranks without the rank's largest delay.
+    Only lateness of its own counts: not what is from before the first collective of the recording, and not what it
+    carries over because it was late to the previous collective. Of kernels that run together, the shortest is that of
+    the rank that came last.
 
-    Fires: two of three ranks wait 20 ms of each step of 100 ms for the third.
-    Silent: they wait 9 ms; each rank is late in turn; only one step.
+    Fires: two of three ranks wait 120 us of each step of 1 ms for the third.
+    Silent: they wait 110 us, and not for the first collective; each rank is late in turn; only one step.
     """
     if not run.kernels["what"].isin(COMMUNICATION).any():
         return None
+    names = reads.worker_names(run.store)
     late_rows = explain_delays(Source(run.store, run.source.aggregation), _arrivals(run))
+    if len(names) < 2:
+        raise NeedsFacts("needs the recordings of several processes: the ranks here are GPUs of one")
     late_rows["alone"] = late_rows["alone"].clip(upper=late_rows["own"].clip(lower=0))
     run.need_steps()
     steps = int(late_rows["step"].nunique())
@@ -146,32 +152,46 @@ def straggler(run: Run) -> Finding | None:
         return None
     times = last.groupby(level="rank").agg(["size", "sum"]).sort_values(["size", "sum"], ascending=False)
     worst, count = times.index[0], int(times["size"].iloc[0])
-    alone = int(by_step.xs(worst, level="rank").sum())
-    if count < limit("R30.steps") * steps or run.share(alone) <= limit("R30.share"):
+    if count < limit("R30.steps") * steps:
         return None
-    names = reads.worker_names(run.store)
+    causes = root_causes(run.source, _spans(run, run.source.aggregation.first, run.source.aggregation.last))
+    rows = causes.rows[causes.rows["saving"].notna()]
+    rows = rows[(rows["worker"] == worst[0]) & (rows["device"] == worst[1])]
+    saving = int(rows["saving"].iloc[0]) / causes.steps if len(rows) else 0  # of a step
+    if saving <= limit("R30.share") * causes.step:
+        return None
     return run.finding(
-        f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}): waits for it alone take "
-        f"{percent(run.share(alone))} of the time.",
-        "Compare what it does before the collectives (the evidence): more computation than others means uneven data "
-        "(lengths, padding, experts) or a slower GPU (clocks, temperature); equal computation means a late process: "
-        "data loading, logging, checkpoints, a slow or shared host.",
-        min(alone, run.mean("exposed_communication_ns")),
+        f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}), mostly for more time "
+        f"{_place(rows.iloc[0])}: a step takes {duration(causes.step)}, without that {duration(causes.step - saving)}.",
+        "The report root_cause has the operator, module and source line. More in kernels means uneven data (lengths, "
+        "padding, experts) or a slower GPU (clocks, temperature); more on the host means a late process: data loading, "
+        "logging, checkpoints, a slow or shared host.",
+        round(saving * run.steps),
         _ranks(run, late_rows, times, names),
-        "In the report stragglers, lateness is spread over the ranks.",
+        "In the report root_cause, the rank is not named any more.",
+    )
+
+
+def _place(cause: pd.Series[Any]) -> str:
+    """Return a part of a rank's work, and where in it, as text."""
+    part = NAMES[cause["part"]]
+    texts = [str(cause[key]) for key in ("kernel", "call", "host", "line") if not pd.isna(cause[key])]
+    where = f" ({', '.join(dict.fromkeys(texts))})" if texts else ""
+    return f"{part if part.startswith('outside') else f'in {part}'}{where}"
+
+
+def _spans(run: Run, first: int, last: int) -> list[tuple[int, int]]:
+    """Return the ids of the events of these iterations, of all workers."""
+    return run.store.rows(
+        """select min(first_event), max(last_event) from iteration
+           where iteration_set = ? and number between ? and ? group by worker order by worker""",
+        (run.source.aggregation.iteration_set, first, last),
     )
 
 
 def _arrivals(run: Run) -> pd.DataFrame:
     """Return arrivals at collectives of the steady iterations, of all workers. Raises NeedsFacts without any."""
-    whole = Source(run.store, run.source.aggregation)
-    first, last = run.steady
-    spans = run.store.rows(
-        """select min(first_event), max(last_event) from iteration
-           where iteration_set = ? and number between ? and ? group by worker order by worker""",
-        (whole.aggregation.iteration_set, first, last),
-    )
-    rows = arrivals(whole, spans)
+    rows = arrivals(Source(run.store, run.source.aggregation), _spans(run, *run.steady))
     if not len(rows):
         reasons = collectives(run.store)["how"].value_counts().index
         raise NeedsFacts(

@@ -463,6 +463,8 @@ class Store:
                     mask = present.setdefault(name, np.ones(size, bool))
                     mask[filled : filled + count] = column.present
             filled += count
+        if 2 * filled < size:  # a piece has rows of many workers: their columns must not keep it
+            values = {name: array[:filled].copy() for name, array in values.items()}
         return {
             name: Column(array[:filled], present[name][:filled] if name in present else None)
             for name, array in values.items()

@@ -28,6 +28,7 @@ from pyprof.viewer import (
     models,
     path_routes,
     profile_routes,
+    rank_routes,
     report_routes,
     static_files,
     timeline_routes,
@@ -70,8 +71,8 @@ def build(server: Server, static: Path = static_files.STATIC) -> FastAPI:
     )
     app.state.server = server
     for module in (
-        profile_routes, memory, report_routes, event_routes, timeline_routes, path_routes, annotation_routes,
-        compare_routes, job_routes,
+        profile_routes, memory, report_routes, event_routes, rank_routes, timeline_routes, path_routes,
+        annotation_routes, compare_routes, job_routes,
     ):  # fmt: skip
         app.include_router(module.router)
     app.add_exception_handler(PyProfError, _pyprof_error)

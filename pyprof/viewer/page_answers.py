@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.types import ASGIApp, Message
 
+from pyprof.analysis.rank_steps import FIGURES
 from pyprof.errors import PyProfError
 from pyprof.timeline import tiles
 
@@ -402,6 +403,7 @@ async def collect(app: ASGIApp, aggregation: int, progress: Callable[[float], No
     await asyncio.gather(
         *(out.keep(path) for path in ("overview", "insights", "step_time", "iterations/bars", "roofline")),
         out.keep("iterations/bars", most=300),
+        *(out.keep("ranks/heat", figure=figure) for figure in FIGURES if len(profile["workers"]) > 1),
         out.keep("ledger", False),
         out.keep("annotations", False),
         out.keep("memory"),

@@ -66,6 +66,16 @@ def critical_path(session: Session, progress: Progress, aggregation: int, at: in
     return answer(session.source(aggregation, None), at)
 
 
+@TASKS.register("rank_heat")
+def rank_heat(
+    session: Session, progress: Progress, aggregation: int, worker: int | None
+) -> tuple[dict[str, Any], pa.Table]:
+    """Return the cells of ranks and steps."""
+    from pyprof.viewer.rank_heat import table
+
+    return table(session.source(aggregation, worker))
+
+
 @TASKS.register("roofline_shares")
 def roofline_shares(session: Session, progress: Progress, worker: int) -> tuple[dict[str, Any], pa.Table]:
     """Return the share of the roofline that each event of a worker reaches."""

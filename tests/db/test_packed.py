@@ -84,6 +84,16 @@ def test_pieces_have_the_rows(table, ids, database, without):
             assert whole == expected
 
 
+def test_a_few_rows_of_a_piece_do_not_keep_it(database):
+    """With many workers a piece has rows of many of them, and the columns of each are cached."""
+    with Store(database) as store:
+        for ids, rows in (((8, 10), 2), ((7, 14), 7)):
+            for column in store.table("event", ("id", "start_ns"), *ids).values():
+                assert len(column.values) == rows
+                base = column.values if column.values.base is None else column.values.base
+                assert base.nbytes < 2 * column.values.nbytes + 1
+
+
 def test_parts_are_bounded(database, without, monkeypatch):
     monkeypatch.setattr(packed, "MOST_ROWS", ROWS)
     for path in (database, without):

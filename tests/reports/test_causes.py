@@ -13,7 +13,12 @@ import pytest
 from pyprof import session
 from pyprof.analysis.critical_path import paths
 from pyprof.analysis.rank_clocks import clocks, fit
+from pyprof.registry import load_folder
 from pyprof.reports.headline import late_rank
+from pyprof.rules import RULES
+from pyprof.rules.context import Run
+from pyprof.rules.evaluation import judge
+from pyprof.units import duration
 from tests.reports.simulated import FAULTS, MS, SLOW_LINK, US, Plan, files, plan, write
 
 STEPS = 6
@@ -158,6 +163,23 @@ def test_the_headline_names_rank_and_line(slow, tmp_path):
     sentence = late_rank(prof.source())
     assert sentence.startswith(f"The ranks wait for rank{what.guilty}: it is ")
     assert "host operators (aten::nonzero, train.py:20). Without that a step would take" in sentence
+
+
+def test_the_rule_saves_what_the_report_says(slow, tmp_path):
+    """A step of the rule is as much shorter as the report has it, whichever steps the rule looks at."""
+    what, traces = slow
+    prof = session.load(write(tmp_path, traces))
+    run, row = Run(prof.source()), blamed(prof).iloc[0]
+    load_folder("pyprof.rules")
+    finding = judge(RULES["R30"], run).finding
+    assert finding is not None
+    assert finding.saving == pytest.approx(row["saving_ns"] / STEPS * run.steps, abs=1)
+    assert finding.saving / run.steps == pytest.approx(row["step_avg"] - row["without_avg"], abs=1)
+    assert f"wait for rank{what.guilty} (GPU 0), mostly for more time in host operators" in finding.problem
+    assert "train.py:20)" in finding.problem
+    assert (
+        f"takes {duration(row['step_avg'])}, without that {duration(row['without_avg'])}" in finding.problem
+    )
 
 
 def test_segments_touch(slow, tmp_path):

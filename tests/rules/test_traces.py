@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from pyprof.rules import RULES
+from tests.rules.ranks import Late
 from tests.rules.small import Small
 from tests.rules.test_rules import (
     ADD,
@@ -19,7 +20,6 @@ from tests.rules.test_rules import (
     collective,
     compiling,
     idle_gpu,
-    late,
     loading,
     outcome,
     product,
@@ -164,7 +164,7 @@ def test_gloo_ranges_tell_the_backend():
 
 
 def test_two_steps_do_not_make_a_straggler():
-    found = outcome("R30", late(110_000, steps=2))
+    found = outcome("R30", Late(120, steps=2))
     assert str(found.needs).startswith("needs at least 3 steps")
 
 

@@ -35,6 +35,7 @@ export type LedgerLine = Schemas["LedgerLine"];
 export type Link = Schemas["Link"];
 export type Iterations = Schemas["Iterations"];
 export type Bars = Schemas["Bars"];
+export type Heat = Schemas["Heat"];
 export type KeyOperators = Schemas["KeyOperators"];
 export type Job = Schemas["Job"];
 export type Details = Schemas["Details"];

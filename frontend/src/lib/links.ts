@@ -16,6 +16,8 @@ const PLACES: Record<string, [view: string, table: string, params?: Params]> = {
   step_time: ["workers", "steps"],
   overlap: ["workers", "overlap", { tab: "overlap" }],
   communication: ["workers", "communication", { tab: "communication" }],
+  collectives: ["workers", "collectives", { tab: "communication" }],
+  ranks: ["workers", "ranks", { tab: "ranks" }],
   stragglers: ["workers", "stragglers", { tab: "stragglers" }],
   idle: ["gpus", "idle"],
   gpu: ["gpus", "gpus"],

@@ -114,6 +114,7 @@ export const VIEWS: readonly View[] = [
     aliases: [
       { name: "Distributed View" },
       { name: "Communication", params: { tab: "communication" } },
+      { name: "Heat map of ranks", params: { tab: "ranks" } },
       { name: "Stragglers", params: { tab: "stragglers" } },
       { name: "Device Information", params: { tab: "devices" } },
     ],

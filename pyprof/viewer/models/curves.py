@@ -73,6 +73,28 @@ class Memory(Model):
     curves: list[Curve]
 
 
+class Heat(Model):
+    """A figure of ranks and steps as cells: a row is `workers_per_row` workers, a column `steps_per_column` steps, and
+    a cell has the worst of them."""
+
+    figure: str = Field(description="Its key in the report ranks.")
+    heading: str
+    text: str
+    worst: Literal["most", "least"] = Field(description="Which of several is shown.")
+    workers: list[int] = Field(description="All workers, by their numbers.")
+    steps: list[int] = Field(description="All steps, as the program numbers them.")
+    lengths: list[int] = Field(description="Length of each step in ns, median of its workers.")
+    workers_per_row: int
+    steps_per_column: int
+    values: list[list[int | None]] = Field(
+        description="ns, by row and column; null: not known, or no such step."
+    )
+    which: list[list[int]] | None = Field(
+        description="Of several workers and steps of a cell the one that is shown: worker * steps_per_column + step, "
+        "from 0. null where each cell is of one."
+    )
+
+
 class Delta(Model):
     """A figure of two profiles."""
 

@@ -21,8 +21,8 @@ VIEWS = (
     "iterations",
     "iterations?tab=kernels", "iterations?tab=ops", "kernels", "kernels?tab=properties",
     "kernels?tab=operators", "kernels?tab=launches",
-    "memory", "memory?tab=copies", "gpus", "workers", "workers?tab=overlap", "workers?tab=communication",
-    "workers?tab=stragglers", "workers?tab=devices", "compare", "reports",
+    "memory", "memory?tab=copies", "gpus", "workers", "workers?tab=ranks", "workers?tab=overlap",
+    "workers?tab=communication", "workers?tab=stragglers", "workers?tab=devices", "compare", "reports",
     "reports?report=ranges", "help", "help?tab=figures", "help?tab=keys",
 )  # fmt: skip
 OF_TRACES = ("operators?stacks=aten::addmm", "operators?by=module", "memory", "memory?tab=events", "compare")
