@@ -154,10 +154,12 @@ class Executions:
             piece_parts: dict[str, Any] = {key: columns.take(part, index) for key, part in parts.items()}
             identity = self.id[index]
             yield "op", table(id=identity, **piece_parts)
-            keys, sums = blocks.reduce(
-                [identity >> blocks.SHIFT, piece_parts["operator"]], blocks.of_ops(piece_parts), blocks.OPS
-            )
-            yield "op_block", table(block=keys[0], operator=keys[1], **sums)
+            for part in columns.summed(len(identity)):
+                by = {key: columns.take(column, part) for key, column in piece_parts.items()}
+                keys, sums = blocks.reduce(
+                    [identity[part] >> blocks.SHIFT, by["operator"]], blocks.of_ops(by), blocks.OPS
+                )
+                yield "op_block", table(block=keys[0], operator=keys[1], **sums)
 
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
         """Return the columns of `op` about devices, as schema.sql describes them, per execution; times in ns."""
