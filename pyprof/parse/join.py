@@ -97,9 +97,7 @@ class Spans:
 
 def nest_spans(trace: Trace, empties: bool = False) -> Spans:
     """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted.
-
-    `empties`: the trace loses the ranges that nest, which spans are several times as large as.
-    """
+    `empties`: the trace loses the ranges that nest, as soon as the spans have them."""
     thread, start, end, key, seq, event = _collect(trace)
     if empties:
         trace.ranges = take(trace.ranges, np.flatnonzero(trace.ranges.kind == START_END))

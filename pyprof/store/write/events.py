@@ -69,7 +69,7 @@ def tables(
         length = rows.launch_end.values[index] - rows.launch_start.values[index]
         parts["launch_duration_ns"] = Column(length, launched)
         for part in summed(len(identity)):
-            by = {name: take(column, part) for name, column in parts.items()}
+            by: dict[str, Any] = {name: take(column, part) for name, column in parts.items()}
             of_events = blocks.of_events(by)
             by["tc"] = tc[part]  # unknown is a key of its own
             keys = [identity[part] >> blocks.SHIFT, *(by[name] for name in blocks.EVENTS.keys)]

@@ -155,7 +155,7 @@ class Executions:
             identity = self.id[index]
             yield "op", table(id=identity, **piece_parts)
             for part in columns.summed(len(identity)):
-                by = {key: columns.take(column, part) for key, column in piece_parts.items()}
+                by: dict[str, Any] = {key: columns.take(column, part) for key, column in piece_parts.items()}
                 keys, sums = blocks.reduce(
                     [identity[part] >> blocks.SHIFT, by["operator"]], blocks.of_ops(by), blocks.OPS
                 )
