@@ -108,6 +108,11 @@ class Executions:
     def __len__(self) -> int:
         return len(self.start)
 
+    def keep_operators(self) -> None:
+        """Release all but `of_row`, `operator` and `id`, once the tables are made."""
+        for name in vars(self).keys() - {"of_row", "operator", "id"}:
+            delattr(self, name)
+
     def _number_operators(self, names: Strings, linked: Linked, outside: Ints, unlaunched: int) -> Ints:
         """Return the number of the operator of each execution, counted in the order of first execution. `outside`: API
         calls outside of operators; `unlaunched`: how many rows have no launch.

@@ -65,7 +65,13 @@ def tables(trace: Trace, on_gpu: bool = False) -> Iterator[tuple[str, pa.Table]]
     row_worker = workers[row_process]
     yield from _dimension_tables(trace, rows, executions, row_worker, workers, stacks)
     peaks = Peaks(rows, costs, *_hardware(trace, row_process))
-    yield from events.tables(joined, costs, peaks, row_worker, executions, calls.id, described, replayed)
+    call_id = calls.id
+    del calls, launches
+    trace.launches = take(trace.launches, np.empty(0, np.int64))
+    executions.keep_operators()
+    rows.keep_events()
+    joined = joined.without_calls()
+    yield from events.tables(joined, costs, peaks, row_worker, executions, call_id, described, replayed)
 
 
 def _dimension_tables(
