@@ -207,6 +207,13 @@ class Nesting:
                     raise ValueError("intervals overlap")
                 self.parent[members] = parent
 
+    def __len__(self) -> int:
+        return len(self._start)
+
+    def keep_lookup(self) -> None:
+        """Release what `begun` and `innermost` do not need: depths and parents."""
+        self.depth = self.parent = np.empty(0, np.int32)
+
     def begun(self, time: Ints) -> Ints:
         """Return the number of intervals that begin at each time or before it."""
         return np.searchsorted(self._start, time * 2, side="right")

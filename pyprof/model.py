@@ -583,3 +583,9 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def keep_events(self) -> None:
+        """Release what costs are made of: the calls of the rows, and where they were made."""
+        none = np.empty(0, np.int32)
+        self.sub, self.inner_calls = none, []
+        self.call = self.launcher = self.seq = self.forward_thread = self.pid = self.tid = Column(none)

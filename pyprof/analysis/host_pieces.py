@@ -8,50 +8,59 @@ thread is in one, the piece belongs to the thread that is in one next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.host_parts import read_executions
 from pyprof.analysis.host_work import HostWork, cut_at
 from pyprof.analysis.partition import Union
+from pyprof.analysis.stretches import Part, parts
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import distinct, groups
-from pyprof.model import Bools, Ints
+from pyprof.model import Bools, Ints, Stack
 
 LOADING, CALLING, IN_OPERATOR, IN_RANGE, OUTSIDE = range(5)
 _NONE, _FAR = -1, np.iinfo(np.int64).max
+CALL_COLUMNS = ("thread", "name", "start", "length")
 
 
-class HostPieces:
-    """The host's time of a worker. `work`: the places of its threads."""
+class Host:
+    """The threads of a worker over the whole recording, which is read in parts. Call stacks of its pieces are numbered
+    here."""
 
     def __init__(self, activity: Activity):
         self.activity = activity
-        self.work = HostWork(activity)
+        self._stacks: list[Stack] = []
+        self._numbers: dict[Stack, int] = {}
 
     @cached_property
-    def _calls(self) -> dict[int, _Calls]:
-        """The API calls of each thread, by start."""
-        call = self.activity.call
-        start, name = call["start_ns"].values, call["name"].values
-        end = start + call["duration_ns"].values
-        out: dict[int, _Calls] = {}
-        for number, places in groups(call["thread"].values):
-            places = places[np.argsort(start[places], kind="stable")]
-            own = start[places], end[places]
-            out[number] = _Calls(*own, name[places].astype(np.int64), Union(*own))
-        return out
+    def _read(self) -> tuple[dict[int, Union], list[dict[int, int]]]:
+        """The time in operators and API calls of each thread, and by part of `read_executions` the first operator of
+        each thread in it."""
+        unions: dict[int, list[Union]] = {}
+        first = []
+        for part in read_executions(self.activity):
+            begun = {}
+            for number, rows in groups(part["thread"]):
+                start, length = part["start"][rows], part["length"][rows]
+                unions.setdefault(number, []).append(Union(start, start + length))
+                tied = rows[start == start.min()]  # of those that begin together, the outermost
+                begun[number] = int(part["value"][tied[np.argmax(part["length"][tied])]])
+            first.append(begun)
+        for part in read_calls(self.activity):
+            for number, rows in groups(part["thread"]):
+                start = part["start"][rows]
+                unions.setdefault(number, []).append(Union(start, start + part["length"][rows]))
+        return {number: _joined(of_thread) for number, of_thread in unions.items()}, first
 
     @cached_property
     def threads(self) -> dict[int, Union]:
         """The time in operators and API calls of each thread that has them, the busiest first."""
-        operators = self.work.threads()
-        busy = {number: self.work.busy(number) for number in {*operators, *self._calls}}
-        for number, calls in self._calls.items():
-            busy[number] = busy[number].with_(calls.union)
-        return dict(sorted(busy.items(), key=lambda one: (-len(one[1]), one[0])))
+        return dict(sorted(self._read[0].items(), key=lambda one: (-len(one[1]), one[0])))
 
     @cached_property
     def main(self) -> int:
@@ -59,19 +68,61 @@ class HostPieces:
         launching = self.activity.launching_thread
         return launching if launching >= 0 else next(iter(self.threads), _NONE)
 
-    @cached_property
-    def _edges(self) -> Ints:
-        unions = [*self.threads.values(), self.activity.dataloader]
-        calls = [edge for one in self._calls.values() for edge in (one.start, one.end)]
-        return distinct(
-            np.concatenate([self.work.edges(), *calls, *(e for one in unions for e in (one.start, one.end))])
-        )
-
     def idle(self, thread: int, start: int, end: int) -> bool:
         """Return whether a thread was in no operator and no API call for all of some time."""
         if thread not in self.threads:
             return True
         return not self.threads[thread].within(np.array([start]), np.array([end]))[0]
+
+    def first_operator(self, thread: int, part: int) -> int:
+        """Return the operator that begins first on a thread in parts of `read_executions`, from this one on; -1 for
+        none."""
+        return next((one[thread] for one in self._read[1][part:] if thread in one), _NONE)
+
+    def number(self, stack: Stack) -> int:
+        """Return the number of a call stack."""
+        if stack not in self._numbers:
+            self._numbers[stack] = len(self._stacks)
+            self._stacks.append(stack)
+        return self._numbers[stack]
+
+    def stack(self, number: int) -> Stack:
+        """Return a call stack, empty for -1."""
+        return self._stacks[number] if number >= 0 else Stack()
+
+
+def _joined(unions: list[Union]) -> Union:
+    return Union(np.concatenate([one.start for one in unions]), np.concatenate([one.end for one in unions]))
+
+
+def read_calls(activity: Activity) -> Iterator[Part]:
+    """Yield the API calls in parts: CALL_COLUMNS; `name` is a number of the table `string`."""
+    yield dict.fromkeys(CALL_COLUMNS, np.empty(0, np.int64))
+    for columns, start in parts(activity, "api", ("thread", "name", "start_ns", "duration_ns")):
+        values = columns["thread"].values, columns["name"].values, start, columns["duration_ns"].values
+        yield dict(zip(CALL_COLUMNS, values))
+
+
+class HostPieces:
+    """The host's time of a worker in pieces. `work`, `calls`: of its threads, at least in the stretches; `calls` as of
+    `read_calls`, by start."""
+
+    def __init__(self, host: Host, work: HostWork, calls: Part):
+        self._host, self.work = host, work
+        self._calls = _by_thread(calls)
+
+    @staticmethod
+    def whole(host: Host) -> HostPieces:
+        """Return the pieces of any stretches of the recording."""
+        read = list(read_calls(host.activity))
+        calls = {name: np.concatenate([part[name] for part in read]) for name in CALL_COLUMNS}
+        return HostPieces(host, HostWork(host.activity), calls)
+
+    @cached_property
+    def _edges(self) -> Ints:
+        loading = self._host.activity.dataloader
+        calls = [edge for one in self._calls.values() for edge in (one.start, one.end)]
+        return distinct(np.concatenate([self.work.edges(), *calls, loading.start, loading.end]))
 
     def of(self, thread: Ints, start: Ints, end: Ints) -> pd.DataFrame:
         """Return the pieces of stretches, which add up to them: `stretch`, `low` and `high` in ns, `thread`; `kind`: in
@@ -87,7 +138,7 @@ class HostPieces:
         for number, pieces in groups(owner):
             if number in self._calls:
                 call[pieces] = _around(self._calls[number], low[pieces], high[pieces])
-        loading = self.activity.dataloader.covers(low, high)
+        loading = self._host.activity.dataloader.covers(low, high)
         kind = np.select(
             [loading, call >= 0, operator >= 0, text >= 0],
             [LOADING, CALLING, IN_OPERATOR, IN_RANGE],
@@ -98,14 +149,25 @@ class HostPieces:
             "text": text, "function": function, "call": call,
         })  # fmt: skip
 
+    def stacks(self, thread: Ints, time: Ints) -> Ints:
+        """Return the number of the call stack of each moment on a thread, as of `Host.stack`; -1 for none."""
+        numbers, which = np.unique(self.work.stacks(thread, time), return_inverse=True)
+        own = [
+            self._host.number(self.work.stack(number)) if number >= 0 else _NONE
+            for number in numbers.tolist()
+        ]
+        out: Ints = np.array(own, np.int64)[which]
+        return out
+
     def _owners(self, stretch: Ints, thread: Ints, low: Ints, high: Ints) -> Ints:
         """Return the thread of each piece: where none has anything to do, the one that has something next."""
         owner = thread.copy()
         free = np.ones(len(low), bool)
-        for number, busy in self.threads.items():
-            own = np.flatnonzero(thread == number)
-            free[own] = ~busy.covers(low[own], high[own])
-        for number, busy in self.threads.items():
+        threads = self._host.threads
+        for number, own in groups(thread):
+            if number in threads:
+                free[own] = ~threads[number].covers(low[own], high[own])
+        for number, busy in threads.items():
             places = np.flatnonzero(free)
             own_pieces = places[busy.covers(low[places], high[places])]
             owner[own_pieces] = number
@@ -123,6 +185,15 @@ class _Calls(NamedTuple):
     end: Ints
     name: Ints
     union: Union
+
+
+def _by_thread(calls: Part) -> dict[int, _Calls]:
+    out: dict[int, _Calls] = {}
+    for number, places in groups(calls["thread"]):
+        start = calls["start"][places]
+        end = start + calls["length"][places]
+        out[number] = _Calls(start, end, calls["name"][places], Union(start, end))
+    return out
 
 
 def _around(calls: _Calls, low: Ints, high: Ints) -> Ints:

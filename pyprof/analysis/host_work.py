@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places of the threads of a worker: the operator, range and Python function of most of a stretch of time.
 
-`HostWork` reads all that its stretches need at once, `Pieces` reads consecutive pieces of the recording: of a stretch
-that extends over several, the times in each place are added up.
+`HostWork` reads all that its stretches need at once; `host_parts` reads parts of the recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,16 +13,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.partition import Union
-from pyprof.analysis.stretches import Part, parts
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import Nesting, at_places, cut, distinct, groups, nesting_order
-from pyprof.model import PUSH_POP, Bools, Column, Functions, Ints, Stack, Strings
+from pyprof.model import Bools, Column, Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
-from pyprof.store.blocks import SHIFT
-from pyprof.store.ids import first_id
-from pyprof.store.kinds import IS_FUNCTION, OPERATOR_EVENT, PYTHON_FUNCTION
+from pyprof.store.kinds import IS_FUNCTION
 from pyprof.store.moments import first_from
 
 _NONE = -1
@@ -47,7 +42,7 @@ class Spans(NamedTuple):
         """Return the columns of a query with these, in this order."""
         return Spans(*(column.values for column in columns.values()))
 
-    def take(self, mask: Bools) -> Spans:
+    def take(self, mask: Bools | Ints) -> Spans:
         """Return some of them."""
         return Spans(*(column[mask] for column in self))
 
@@ -64,10 +59,11 @@ class Places(NamedTuple):
     stack: Ints
 
 
-class _Intervals(NamedTuple):
-    """Intervals of a thread in the order of their nesting, and what each stands for. `cut`: the end of each, where it
-    does not outlive the one around it."""
+class Intervals(NamedTuple):
+    """Intervals of a thread in the order of their nesting, and what each stands for. `place`: in the rows; `cut`: the
+    end of each, where it does not outlive the one around it."""
 
+    place: Ints
     start: Ints
     end: Ints
     value: Ints
@@ -124,23 +120,23 @@ class HostWork:
         )
 
     @cached_property
-    def _operators(self) -> dict[int, _Intervals]:
-        return _by_thread(self.executions_of_operators())
+    def _operators(self) -> dict[int, Intervals]:
+        return by_thread(self.executions_of_operators())
 
     @cached_property
-    def _ranges(self) -> dict[int, _Intervals]:
+    def _ranges(self) -> dict[int, Intervals]:
         ranges = self.ranges()
         texts = reads.texts_of(self._store, ranges.value)
         step = [number for number, text in texts.items() if is_step(text)]
-        return _by_thread(ranges.take(~np.isin(ranges.value, step)))
+        return by_thread(ranges.take(~np.isin(ranges.value, step)))
 
     @cached_property
     def _functions(self) -> Spans:
         return self.functions()
 
     @cached_property
-    def _function_times(self) -> dict[int, _Intervals]:
-        return _by_thread(self._functions)
+    def _function_times(self) -> dict[int, Intervals]:
+        return by_thread(self._functions)
 
     @cached_property
     def _stacks(self) -> Stacks:
@@ -236,125 +232,19 @@ def longest(times: pd.DataFrame) -> pd.DataFrame:
     return order.drop_duplicates("stretch")
 
 
-class Piece(HostWork):
-    """The work in a piece of the recording, and what began before it and is still open.
-
-    `opened`: operators, ranges and functions that are open, in the order of their nesting, then those that begin in the
-    piece; `end`: of the piece, in ns.
-    """
-
-    def __init__(self, activity: Activity, spans: tuple[Spans, Spans, Spans], end: int):
-        super().__init__(activity)
-        self._spans, self._last = spans, end
-
-    def executions_of_operators(self) -> Spans:
-        return self._spans[0]
-
-    def ranges(self) -> Spans:
-        return self._spans[1]
-
-    def functions(self) -> Spans:
-        return self._spans[2]
-
-    def open(self) -> tuple[Spans, Spans, Spans]:
-        """Return what is open at the end of the piece."""
-        kinds = (self._operators, self._ranges, self._function_times)
-        return tuple(_open(kind, self._last) for kind in kinds)  # type: ignore[return-value]
-
-
-def _open(threads: dict[int, _Intervals], time: int) -> Spans:
-    out: list[Spans] = []
-    for number, one in threads.items():
-        place = np.flatnonzero(one.cut > time)
-        start, length = one.start[place], (one.end - one.start)[place]
-        out.append(Spans(np.full(len(place), number, np.int64), one.value[place], start, length))
-    return _joined(out)
-
-
-def _joined(spans: list[Spans]) -> Spans:
-    return (
-        Spans(*(np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*spans)))
-        if spans
-        else NO_SPANS
-    )
-
-
-NO_SPANS = Spans(*(np.empty(0, np.int64) for _ in Spans._fields))
-
-
-class Pieces:
-    """The work of a worker's threads in consecutive pieces of the recording."""
-
-    def __init__(self, activity: Activity):
-        self._activity = activity
-        self._open = NO_SPANS, NO_SPANS, NO_SPANS
-
-    def sources(self) -> list[Iterator[Part]]:
-        """Return what `stretches` needs to read."""
-        return [_executions(self._activity), _ranges(self._activity)]
-
-    def next(self, executions: Part, ranges: Part, end: int) -> Piece:
-        """Return the next piece, of the rows of both sources that start before its end, in ns."""
-        function = ranges["kind"] == PYTHON_FUNCTION
-        columns = Spans(*(ranges[name] for name in Spans._fields))
-        begun = (
-            Spans(*(executions[name] for name in Spans._fields)),
-            columns.take(~function),
-            columns.take(function),
-        )
-        spans = tuple(_joined([*pair]) for pair in zip(self._open, begun))
-        piece = Piece(self._activity, spans, end)  # type: ignore[arg-type]
-        self._open = piece.open()
-        return piece
-
-
-def _executions(activity: Activity) -> Iterator[Part]:
-    """Yield the executions of operators."""
-    counted = activity.store.rows("select id from operator where unassociated = 0")
-    names = ("thread", "operator", "start_ns", "end_ns")
-    yield dict.fromkeys(Spans._fields, np.empty(0, np.int64))
-    for columns, start in parts(activity, "op", names if _all_timed(activity) else (*names, "cpu_ns")):
-        mask = np.isin(columns["operator"].values, [number for (number,) in counted])
-        if "cpu_ns" in columns:
-            mask &= columns["cpu_ns"].mask()
-        thread, operator, _, end = (columns[name].values for name in names)
-        yield Spans(thread, operator, start, end - start).take(mask)._asdict()
-
-
-def _all_timed(activity: Activity) -> bool:
-    """Return whether the time on the CPU is known of all executions of operators. Reading it from the table takes ten
-    times as long as all else."""
-    low, high = (first_id(worker) >> SHIFT for worker in (activity.worker, activity.worker + 1))
-    return not activity.store.rows(
-        """select 1 from op_block b join operator o on o.id = b.operator
-           where b.block >= ? and b.block < ? and b.calls > b.timed and o.unassociated = 0 limit 1""",
-        (low, high),
-    )
-
-
-def _ranges(activity: Activity) -> Iterator[Part]:
-    """Yield ranges and Python functions."""
-    yield dict.fromkeys((*Spans._fields, "kind"), np.empty(0, np.int64))
-    for columns, start in parts(activity, "range", ("thread", "text", "start_ns", "duration_ns", "kind")):
-        kind, length = columns["kind"].values, columns["duration_ns"].values
-        function = (kind == PYTHON_FUNCTION) & (length >= SHORTEST)
-        mask = (kind == PUSH_POP) | (kind == OPERATOR_EVENT) | function
-        spans = Spans(columns["thread"].values, columns["text"].values, start, length)
-        yield {**spans.take(mask)._asdict(), "kind": kind[mask]}
-
-
-def _by_thread(spans: Spans) -> dict[int, _Intervals]:
+def by_thread(spans: Spans) -> dict[int, Intervals]:
+    """Return spans by thread, in the order of their nesting."""
     thread, value, start, length = spans
     out = {}
     for number, members in groups(thread):
         order = members[nesting_order(start[members], start[members] + length[members], lambda tied: -tied)]
         begin, end = start[order], start[order] + length[order]
         nesting, ends = cut(begin, end)
-        out[number] = _Intervals(begin, end, value[order], ends, nesting)
+        out[number] = Intervals(order, begin, end, value[order], ends, nesting)
     return out
 
 
-def _times(kinds: list[_Intervals | None], number: Ints, start: Ints, end: Ints) -> pd.DataFrame:
+def _times(kinds: list[Intervals | None], number: Ints, start: Ints, end: Ints) -> pd.DataFrame:
     """Return the time of stretches of a thread in each place, as `HostWork.times`."""
     known = [one for one in kinds if one]
     edges = np.concatenate([edge for one in known for edge in (one.start, one.end)] or [start[:0]])

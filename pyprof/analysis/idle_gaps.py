@@ -132,8 +132,8 @@ class Waits:
 
     def __init__(self, activity: Activity):
         call = activity.call
-        start = call["start_ns"].values
-        end = start + call["duration_ns"].values
+        start = activity.of_calls("start_ns").values
+        end = start + activity.of_calls("duration_ns").values
         sync = call["kind"].values == API_KINDS.index("sync")
         waiting = np.flatnonzero(sync | self._blocking(activity, end))
         self.threads: dict[int, tuple[Ints, Ints, Ints]] = {}

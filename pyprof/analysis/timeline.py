@@ -70,6 +70,10 @@ class Columns(Mapping[str, Column]):
         read = self._read(fresh) if fresh else {}
         return {name: read.get(name) or self._known[name] for name in names}
 
+    def large(self, name: str) -> Column:
+        """Return a column without keeping it, if it can be read again at little cost."""
+        return self.once(name)[name] if self._store.is_packed(self._table) else self[name]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
@@ -161,7 +165,7 @@ class Activity:
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
         api = self._once("api")["api"]
-        place: Ints = api.values & _MASK
+        place: Ints = (api.values & _MASK).astype(np.int32)
         if api.present is not None:
             place[~api.present] = -1
         return place
@@ -185,8 +189,12 @@ class Activity:
         return out
 
     def of_calls(self, name: str) -> Column:
-        """Return a column of the API calls without keeping it."""
-        return self.call.once(name)[name] if isinstance(self.call, Columns) else self.call[name]
+        """Return a column of the API calls without keeping it, if it is large."""
+        return self.call.large(name) if isinstance(self.call, Columns) else self.call[name]
+
+    def of_events(self, name: str) -> Column:
+        """Return a column of the events without keeping it, if it is large."""
+        return self.event.large(name) if isinstance(self.event, Columns) else self.event[name]
 
     @cached_property
     def launching_thread(self) -> int:
@@ -230,7 +238,7 @@ class Activity:
     @cached_property
     def communication(self) -> Bools:
         """Kernels of collectives, and copies between devices."""
-        mask: Bools = communication.names(self.store)[self.event["name"].values]
+        mask: Bools = communication.names(self.store)[self.of_events("name").values]
         return mask
 
     @cached_property

@@ -126,9 +126,8 @@ class _Rows:
         self._last = np.r_[self._first[1:], len(order)][: len(self._first)]
         self.segment_time = rank.activity.start[order[self._first]]
         # By how much earlier than the last each of the three happened.
-        self._slack = np.where(
-            releases.released == NEVER, _LONG, np.minimum(releases.latest - releases.released, _LONG)
-        )
+        released = releases.released
+        self._slack = np.where(released == NEVER, _LONG, np.minimum(released.max(axis=0) - released, _LONG))
         self.reset()
 
     def _host_waits(self) -> _Waits:

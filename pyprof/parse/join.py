@@ -95,11 +95,14 @@ class Spans:
         return out
 
 
-def nest_spans(trace: Trace) -> Spans:
-    """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted."""
+def nest_spans(trace: Trace, empties: bool = False) -> Spans:
+    """Nest the ranges and operators of a recording. Spans that overlap are cut at their parent's end and counted.
+    `empties`: the trace loses the ranges that nest, as soon as the spans have them."""
     thread, start, end, key, seq, event = _collect(trace)
+    if empties:
+        trace.ranges = take(trace.ranges, np.flatnonzero(trace.ranges.kind == START_END))
     order, nests, start, end, parent, depth = _nest(trace, thread, start, end, key)
-    thread = np.repeat(np.array(list(nests), np.int32), [len(nest.depth) for _, nest in nests.values()])
+    thread = np.repeat(np.array(list(nests), np.int32), [len(nest) for _, nest in nests.values()])
     event = event[order] if len(trace.ops) else event
     seq = seq.take(order)
     code, distinct = arrow.factorize(key[order])
@@ -174,7 +177,7 @@ def _nest(
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
     n, first = len(thread), 0
-    order, starts, ends = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    order, starts, ends = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
     parents, depths = np.empty(n, np.int32), np.empty(n, np.int32)
     nests: dict[int, tuple[int, intervals.Nesting]] = {}
     for number, members in intervals.groups(thread):
@@ -199,6 +202,7 @@ def _nest(
         block = slice(first, first + len(members))
         order[block], starts[block], ends[block], depths[block] = members, begin, finish, nest.depth
         parents[block] = np.where(nest.parent >= 0, nest.parent + np.int32(first), np.int32(_NONE))
+        nest.keep_lookup()
         first += len(members)
     return order, nests, starts, ends, parents, depths
 
@@ -219,7 +223,7 @@ def _levels(nests: dict[int, tuple[int, intervals.Nesting]]) -> list[Ints]:
     for first, nest in nests.values():
         levels += [[] for _ in range(len(nest.levels) - len(levels))]
         for depth, members in enumerate(nest.levels):
-            levels[depth].append(members + np.int64(first))
+            levels[depth].append(members + np.int32(first))
     return [np.concatenate(parts) for parts in levels]
 
 

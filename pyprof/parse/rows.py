@@ -41,6 +41,11 @@ class Linked(NamedTuple):
     launch_ranges: Ints
     ranges: list[tuple[str, ...]]
 
+    def without_calls(self) -> Linked:
+        """Return only the links of the rows to their launches and GPU events."""
+        none = np.empty(0, np.int32)
+        return self._replace(row_span=none, launch_span=none, launch_ranges=none)
+
 
 def rows(trace: Trace, memory: bool = False) -> Rows:
     """Join and pair a recording. `memory` includes copies and sets. Raises FormatError if nothing was recorded."""
@@ -195,7 +200,9 @@ def self_times(start: Ints, end: Ints, parent: Ints, counted: Bools) -> Ints:
     >>> self_times(np.array([0, 1, 2]), np.array([9, 8, 4]), np.array([-1, 0, 1]), counted).tolist()
     [7, 0, 2]
     """
-    owner = np.where(counted, np.arange(len(start)), _NONE)  # nearest counted interval, itself included
+    owner = np.where(
+        counted, np.arange(len(start), dtype=np.int32), np.int32(_NONE)
+    )  # nearest counted interval, itself included
     above = parent.copy()
     pending = np.flatnonzero((owner == _NONE) & (above >= 0))
     while len(pending):

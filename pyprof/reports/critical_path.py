@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from pyprof.analysis.critical_path import PARTS, Path, Rank, numbered, paths
+from pyprof.analysis.critical_path import PARTS, Paths, Rank, numbered
+from pyprof.analysis.path_walk import paths
 from pyprof.analysis.places import PLACE_COLUMNS, place_texts
 from pyprof.analysis.source import Source
 from pyprof.reports import Column, Option, View, report
@@ -41,6 +43,7 @@ _KEYS = {
 _NUMBERS = ("call", "host", "where", "operator", "stack", "kernel")  # of a place
 _AT_ONCE = 1 << 19  # rows of steps that are kept before they are added up
 _ALL_KEYS = (*_STEP, "worker", "part", *_PLACE)
+_SUMS = ("count", "total_ns", "longest_ns")
 
 
 @report(
@@ -80,8 +83,8 @@ def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     of_steps = ["step", "ends_on"] if group_by == "step" else []
     tables: list[pd.DataFrame] = []
     of_row = ["worker", "part", *of_steps, *numbers]
-    for path in paths(source, ranks == "all", known):
-        tables.append(_sums(path, known, numbers, of_steps))
+    for group in paths(source, ranks == "all", known):
+        tables.append(_sums(group, known, numbers, of_steps))
         if sum(map(len, tables)) > _AT_ONCE:
             tables = [_added(pd.concat(tables), of_row)]
     if not tables:
@@ -106,19 +109,23 @@ def _added(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     )
 
 
-def _sums(path: Path, ranks: dict[int, Rank], numbers: list[str], of_steps: list[str]) -> pd.DataFrame:
-    """Return the sums of a path's segments by the numbers of worker, part and place."""
-    tables = []
-    for worker in path.segments["worker"].unique().tolist():
-        segments = path.segments[path.segments["worker"] == worker]
+def _sums(group: Paths, ranks: dict[int, Rank], numbers: list[str], of_steps: list[str]) -> pd.DataFrame:
+    """Return the sums of segments by the numbers of worker, part, step and place."""
+    tables = [pd.DataFrame(columns=["worker", "part", *of_steps, *numbers, *_SUMS], dtype=np.int64)]
+    every = group.segments
+    if of_steps:
+        path = every["path"].to_numpy()
+        number, worker = (np.array([step[i] for step in group.steps], np.int64)[path] for i in range(2))
+        every = every.assign(step=number, ends_on=worker)
+    for worker in every["worker"].unique().tolist():
+        segments = every[every["worker"] == worker]
         if numbers:
-            segments = numbered(ranks[worker], segments)
-        sums = segments.groupby(["worker", "part", *numbers], sort=False).agg(
+            segments = numbered(ranks[worker], group.pieces.get(worker), segments)
+        sums = segments.groupby(["worker", "part", *of_steps, *numbers], sort=False).agg(
             count=("length", "size"), total_ns=("length", "sum"), longest_ns=("length", "max")
         )
         tables.append(sums.reset_index())
-    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    return table.assign(**dict(zip(of_steps, (path.number, path.worker))))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _named(source: Source, table: pd.DataFrame, ranks: dict[int, Rank], numbers: list[str]) -> pd.DataFrame:
@@ -129,7 +136,7 @@ def _named(source: Source, table: pd.DataFrame, ranks: dict[int, Rank], numbers:
         parts = []
         for worker in table["worker"].unique().tolist():
             own = table[table["worker"] == worker].reset_index(drop=True)
-            texts = place_texts(source.store, ranks[worker].host.work.stack, own)
+            texts = place_texts(source.store, ranks[worker].host.stack, own)
             texts["kernel"] = own["kernel"].map(kernels).astype(object)
             parts.append(own.drop(columns=numbers).join(texts))
         table = pd.concat(parts, ignore_index=True)

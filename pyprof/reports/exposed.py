@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.communication import LIBRARIES, OTHER, libraries
-from pyprof.analysis.critical_path import COMMUNICATION, RANKS, Rank, paths
+from pyprof.analysis.critical_path import COMMUNICATION, RANKS, Rank
 from pyprof.analysis.device_steps import activities
+from pyprof.analysis.path_walk import paths
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.reports import Column, View, report
@@ -72,13 +73,15 @@ def _blocking(source: Source, ranks: dict[int, Rank]) -> dict[tuple[int, int, st
     """Return by worker, device and library the time of the paths of its own steps, and that before the last rank."""
     named = libraries(source.store)
     out: dict[tuple[int, int, str], tuple[int, int]] = {}
-    for path in paths(source, False, ranks):
-        event = ranks[path.worker].activity.event if path.worker in ranks else None
-        for part in (COMMUNICATION, RANKS):
-            rows = path.segments[path.segments["part"] == part]
-            for place, length in zip(rows["event"].tolist(), rows["length"].tolist()):
-                assert event is not None
-                key = path.worker, int(event["device"].values[place]), named[int(event["name"].values[place])]
+    for group in paths(source, False, ranks, places=False):
+        rows = group.segments[group.segments["part"].isin((COMMUNICATION, RANKS))]
+        for worker in rows["worker"].unique().tolist():
+            own = rows[rows["worker"] == worker]
+            event, place = ranks[worker].activity.event, own["event"].to_numpy()
+            own = own.assign(device=event["device"].values[place], name=event["name"].values[place])
+            sums = own.groupby(["device", "name", "part"])["length"].sum().reset_index()
+            for device, name, part, length in sums.to_numpy().tolist():
+                key = worker, device, named[name]
                 all_of, waiting = out.get(key, (0, 0))
                 out[key] = all_of + length, waiting + (length if part == RANKS else 0)
     return out

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import activities
-from pyprof.analysis.host_work import PLACE, HostWork, Piece, Pieces, Places, added, longest
+from pyprof.analysis.host_parts import Piece, Pieces
+from pyprof.analysis.host_work import PLACE, HostWork, Places, added, longest
 from pyprof.analysis.idle_gaps import CAUSES, NONE, QUEUED, Causes, Gaps, Waits, causes_of, recorded
 from pyprof.analysis.places import PLACE_COLUMNS, place_texts
 from pyprof.analysis.source import Source

@@ -23,12 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.analysis.idle_gaps import gaps
-from pyprof.analysis.timeline import Activity
+from pyprof.analysis.timeline import Activity, Columns
 from pyprof.intervals import groups
 from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
 from pyprof.store import reads
 from pyprof.store.files import Store
-from pyprof.store.ids import first_id
 from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.timeline.lanes import by_depth, first_free
 from pyprof.timeline.records import Records, single
@@ -59,11 +58,8 @@ def tracks(store: Store, labels: Strings) -> Iterator[Track]:
 def _of_worker(store: Store, worker: int, operators: _Operators) -> Iterator[Track]:
     activity = Activity(store, worker)
     own = activity.own("id")
-    ids = first_id(worker), first_id(worker + 1)
-    columns = store.table("op", ("id", "thread", "operator", "start_ns", "end_ns"), *ids)
-    on_thread = columns["thread"].mask()
-    executions = {name: _plain(column)[on_thread] for name, column in columns.items()}
-    for kind, thread, records in _ranges(store, ids, executions):
+    executions = _executions(activity)
+    for kind, thread, records in _ranges(activity, executions):
         yield Track(kind, worker, records, thread)
     for thread, members in groups(executions["thread"]):
         start, end, operator = (executions[name][members] for name in ("start_ns", "end_ns", "operator"))
@@ -73,6 +69,20 @@ def _of_worker(store: Store, worker: int, operators: _Operators) -> Iterator[Tra
     yield from _device_tracks(store, activity, operators)
     for kind, thread, records in _waits(store, own, operators.labels):
         yield Track(kind, worker, records, thread)
+
+
+def _executions(activity: Activity) -> dict[str, Ints]:
+    """Return the executions of operators on threads."""
+    columns = Columns(activity, "op", ("id", "thread", "operator", "start_ns", "end_ns"))
+    thread = columns["thread"]
+    on_thread = slice(None) if thread.present is None else np.flatnonzero(thread.present)
+    return {name: _read(columns, name)[on_thread] for name in columns}
+
+
+def _read(columns: Columns, name: str) -> Ints:
+    """Return a column without keeping it, -1 for NULL; numbers of operators and texts in half the memory."""
+    values = _plain(columns.large(name))
+    return values.astype(np.int32) if name in ("operator", "text") else values
 
 
 def _integers(store: Store, query: str) -> dict[str, Ints]:
@@ -89,12 +99,10 @@ def _nested(start: Ints, end: Ints, id: Ints, name: Ints, operator: Ints) -> Rec
     return single(lane, start[order], stop, id[order], name[order], operator[order])
 
 
-def _ranges(
-    store: Store, ids: tuple[int, int], executions: dict[str, Ints]
-) -> Iterator[tuple[str, int, Records]]:
+def _ranges(activity: Activity, executions: dict[str, Ints]) -> Iterator[tuple[str, int, Records]]:
     """Yield the ranges of each thread: those that nest, Python functions, and others."""
-    names = ("id", "thread", "kind", "start_ns", "duration_ns", "text")
-    columns = {name: _plain(column) for name, column in store.table("range", names, *ids).items()}
+    stored_columns = Columns(activity, "range", ("id", "thread", "kind", "start_ns", "duration_ns", "text"))
+    columns = {name: _read(stored_columns, name) for name in stored_columns}
     of_thread = dict(groups(executions["thread"]))
     for kind, stored in _STORED.items():
         of_kind = np.flatnonzero(np.isin(columns["kind"], stored))

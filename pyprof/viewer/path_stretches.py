@@ -11,12 +11,12 @@ from pyprof.analysis.critical_path import (
     LAUNCHING,
     PARTS,
     UNRECORDED,
-    Path,
+    Paths,
     Rank,
     StepEnd,
     last_ends,
-    path_of,
 )
+from pyprof.analysis.path_walk import path_of
 from pyprof.analysis.rank_clocks import between, clocks
 from pyprof.analysis.source import Source
 from pyprof.model import Ints
@@ -45,7 +45,7 @@ def answer(source: Source, at: int) -> dict[str, Any]:
     }
 
 
-def _stretches(source: Source, path: Path, ranks: dict[int, Rank], step: StepEnd) -> list[dict[str, Any]]:
+def _stretches(source: Source, path: Paths, ranks: dict[int, Rank], step: StepEnd) -> list[dict[str, Any]]:
     """Return segments that follow each other on a thread or a stream as one, the earliest first."""
     rows = path.segments[path.segments["part"] != UNRECORDED].iloc[::-1]
     columns = {

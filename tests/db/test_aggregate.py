@@ -18,6 +18,7 @@ from pyprof.errors import UsageError
 from pyprof.session import Profile
 from pyprof.store import blocks
 from pyprof.store.files import MAJOR, MINOR, Store
+from pyprof.store.write import columns
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
@@ -129,8 +130,10 @@ def random_run(rng: random.Random) -> str:
 def test_sums_over_blocks_are_sums_over_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Any range of iterations, with blocks of two ids: what SQL adds up over the rows."""
+    """Any range of iterations, with blocks of two ids, two of which are added up at once: what SQL adds up over the
+    rows."""
     monkeypatch.setattr(blocks, "SHIFT", 1)
+    monkeypatch.setattr(columns, "_SUMMED", 4)
     rng = random.Random(seed)
     path = build.write_nsys(tmp_path / "net.sqlite", build.recording(random_run(rng)))
     prof = pyprof.load(path)

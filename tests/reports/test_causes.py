@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pyprof import session
-from pyprof.analysis.critical_path import paths
+from pyprof.analysis.path_walk import paths
 from pyprof.analysis.rank_clocks import clocks, fit
 from pyprof.registry import load_folder
 from pyprof.reports.headline import late_rank
@@ -185,11 +185,14 @@ def test_the_rule_saves_what_the_report_says(slow, tmp_path):
 def test_segments_touch(slow, tmp_path):
     prof = session.load(write(tmp_path, slow[1]))
     for across in (True, False):
-        for path in paths(prof.source(), across, {}):
-            low, high = path.segments["low"].tolist(), path.segments["high"].tolist()
-            assert (high[0], low[-1]) == (path.end, path.start)
-            assert high[1:] == low[:-1]
-            assert all(a < b for a, b in zip(low, high))
+        for group in paths(prof.source(), across, {}):
+            assert len(group.steps) > 1
+            for number, step in enumerate(group.steps):
+                path = group.segments[group.segments["path"] == number]
+                low, high = path["low"].tolist(), path["high"].tolist()
+                assert (high[0], low[-1]) == (step.end, step.start)
+                assert high[1:] == low[:-1]
+                assert all(a < b for a, b in zip(low, high))
 
 
 def test_a_slow_link_is_communication_of_the_path(tmp_path):

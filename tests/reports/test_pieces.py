@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.analysis import host_work, idle_gaps, tree_pieces
+from pyprof.analysis import host_parts, idle_gaps, tree_pieces
 from pyprof.analysis.stretches import EVER, stretches
 from pyprof.errors import FormatError
 from pyprof.store import packed
@@ -94,7 +94,7 @@ def test_a_piece_has_few_rows(monkeypatch):
     prof, size = load(layers(200)), 16
     check(prof, size)
     held: dict[str, list[int]] = {"tree": [], "piece": [], "waiting": []}
-    tree_of, init = tree_pieces.tree_of, host_work.Piece.__init__
+    tree_of, init = tree_pieces.tree_of, host_parts.Piece.__init__
     read: list[tuple[str, int]] = []
     parts = Store.parts
 
@@ -112,7 +112,7 @@ def test_a_piece_has_few_rows(monkeypatch):
             yield one
 
     monkeypatch.setattr(tree_pieces, "tree_of", grown)
-    monkeypatch.setattr(host_work.Piece, "__init__", made)
+    monkeypatch.setattr(host_parts.Piece, "__init__", made)
     monkeypatch.setattr(Store, "parts", part)
     monkeypatch.setattr(packed, "MOST_ROWS", size)
     monkeypatch.setattr(idle_gaps, "_AT_ONCE", size)

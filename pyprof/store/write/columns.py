@@ -60,12 +60,24 @@ def pieces(worker: Ints) -> Iterator[slice]:
         yield from (slice(low, min(low + _PIECE, last)) for low in range(first, last, _PIECE))
 
 
+_SUMMED = 1 << 18  # rows of a piece that are added up at once: whole blocks
+
+
+def summed(size: int) -> Iterator[slice]:
+    """Yield slices of the rows of a piece, each of whole blocks.
+
+    >>> [(part.start, part.stop) for part in summed(300_000)]
+    [(0, 262144), (262144, 300000)]
+    """
+    yield from (slice(low, min(low + _SUMMED, size)) for low in range(0, size, _SUMMED))
+
+
 def plain(column: Column) -> Ints:
     """Return values with -1 for missing ones."""
     return column.values if column.present is None else np.where(column.present, column.values, NONE)
 
 
-def take(column: Column | Ints, order: Ints) -> Column | Ints:
+def take(column: Column | Ints, order: Ints | slice) -> Column | Ints:
     """Return a column in another order."""
     return column.take(order) if isinstance(column, Column) else column[order]
 

@@ -15,7 +15,7 @@ from pyprof.parse.rows import Linked
 from pyprof.prof.attribution.attribute import TC_UNKNOWN, Costs
 from pyprof.store import blocks
 from pyprof.store.write import collectives, dimensions
-from pyprof.store.write.columns import WORKER_SHIFT, pieces, plain, table, take
+from pyprof.store.write.columns import WORKER_SHIFT, pieces, plain, summed, table, take
 from pyprof.store.write.executions import Executions
 from pyprof.store.write.peaks import Peaks
 
@@ -68,10 +68,13 @@ def tables(
         launched = rows.launch_start.mask()[index] & ~cpu[index]
         length = rows.launch_end.values[index] - rows.launch_start.values[index]
         parts["launch_duration_ns"] = Column(length, launched)
-        by = {**parts, "tc": tc}  # unknown is a key of its own
-        keys = [identity >> blocks.SHIFT, *(by[name] for name in blocks.EVENTS.keys)]
-        key_columns, sums = blocks.reduce(keys, blocks.of_events(parts), blocks.EVENTS)
-        yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), key_columns)), **sums)
+        for part in summed(len(identity)):
+            by: dict[str, Any] = {name: take(column, part) for name, column in parts.items()}
+            of_events = blocks.of_events(by)
+            by["tc"] = tc[part]  # unknown is a key of its own
+            keys = [identity[part] >> blocks.SHIFT, *(by[name] for name in blocks.EVENTS.keys)]
+            key_columns, sums = blocks.reduce(keys, of_events, blocks.EVENTS)
+            yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), key_columns)), **sums)
     yield "geometry", shapes
     yield "verdict", peaks.verdicts()
 

@@ -108,6 +108,11 @@ class Executions:
     def __len__(self) -> int:
         return len(self.start)
 
+    def keep_operators(self) -> None:
+        """Release all but `of_row`, `operator` and `id`, once the tables are made."""
+        for name in vars(self).keys() - {"of_row", "operator", "id"}:
+            delattr(self, name)
+
     def _number_operators(self, names: Strings, linked: Linked, outside: Ints, unlaunched: int) -> Ints:
         """Return the number of the operator of each execution, counted in the order of first execution. `outside`: API
         calls outside of operators; `unlaunched`: how many rows have no launch.
@@ -154,10 +159,12 @@ class Executions:
             piece_parts: dict[str, Any] = {key: columns.take(part, index) for key, part in parts.items()}
             identity = self.id[index]
             yield "op", table(id=identity, **piece_parts)
-            keys, sums = blocks.reduce(
-                [identity >> blocks.SHIFT, piece_parts["operator"]], blocks.of_ops(piece_parts), blocks.OPS
-            )
-            yield "op_block", table(block=keys[0], operator=keys[1], **sums)
+            for part in columns.summed(len(identity)):
+                by: dict[str, Any] = {key: columns.take(column, part) for key, column in piece_parts.items()}
+                keys, sums = blocks.reduce(
+                    [identity[part] >> blocks.SHIFT, by["operator"]], blocks.of_ops(by), blocks.OPS
+                )
+                yield "op_block", table(block=keys[0], operator=keys[1], **sums)
 
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
         """Return the columns of `op` about devices, as schema.sql describes them, per execution; times in ns."""

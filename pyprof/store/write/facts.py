@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyprof.marker import is_backward
-from pyprof.model import START_END, Device, Ints, Rows, Trace
+from pyprof.model import Device, Ints, Rows, Trace
 from pyprof.parse.backward_links import pair
 from pyprof.parse.instances import instances
 from pyprof.parse.join import nest_spans
@@ -44,8 +44,7 @@ def tables(trace: Trace, on_gpu: bool = False) -> Iterator[tuple[str, pa.Table]]
     yield from host_events.tables(trace, thread_worker)
     yield "step", host_events.steps(trace, workers)
     yield "pause", host_events.pauses(trace, workers)
-    nested = nest_spans(trace)
-    trace.ranges = take(trace.ranges, np.flatnonzero(trace.ranges.kind == START_END))
+    nested = nest_spans(trace, empties=True)
     forward = pair(trace, nested)
     executed_instances = instances(trace, nested, forward)
     joined = linked(trace, nested, forward, on_gpu)
@@ -66,7 +65,13 @@ def tables(trace: Trace, on_gpu: bool = False) -> Iterator[tuple[str, pa.Table]]
     row_worker = workers[row_process]
     yield from _dimension_tables(trace, rows, executions, row_worker, workers, stacks)
     peaks = Peaks(rows, costs, *_hardware(trace, row_process))
-    yield from events.tables(joined, costs, peaks, row_worker, executions, calls.id, described, replayed)
+    call_id = calls.id
+    del calls, launches
+    trace.launches = take(trace.launches, np.empty(0, np.int64))
+    executions.keep_operators()
+    rows.keep_events()
+    joined = joined.without_calls()
+    yield from events.tables(joined, costs, peaks, row_worker, executions, call_id, described, replayed)
 
 
 def _dimension_tables(
