@@ -157,7 +157,7 @@ def test_json_is_no_recording_to_parse_and_no_net_dict_to_prof(tmp_path, capsys)
     assert cli.prof([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert f"{path}: is JSON without a list of trace events" in captured.err
+    assert f"{path} is JSON without a list of trace events" in captured.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

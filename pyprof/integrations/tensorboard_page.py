@@ -46,7 +46,7 @@ class LogLibrary(Library):
         if not out:
             raise Trouble(
                 "unreadable",
-                f"{self.path}: holds no profile; expected NAME.sqlite or *.pt.trace.json in a folder.",
+                f"{self.path} holds no profile; expected NAME.sqlite or *.pt.trace.json in a folder.",
             )
         return out
 

@@ -112,6 +112,6 @@ def test_iterations_that_none_has_are_found_before_they_count(
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(
-        pyprof.PyProfError, match=r"odd\.sqlite: is damaged \((an aggregation|iteration|pause) has "
+        pyprof.PyProfError, match=r"odd\.sqlite is damaged \((an aggregation|iteration|pause) has "
     ):
         pyprof.load(path)
