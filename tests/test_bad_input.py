@@ -387,7 +387,7 @@ def test_a_net_dict_with_letters_changed(format_, part, tmp_path, capsys):
         assert code in (0, 1)
         if code:
             assert captured.out == ""
-            assert captured.err.startswith(f"prof.py: {path}: ")
+            assert captured.err.startswith(f"prof.py: {path}")
             assert len(captured.err.splitlines()) == 1
 
 

@@ -257,7 +257,7 @@ def test_the_file_of_2020_is_read(data, capsys):
         assert int(row["FLOPs"]) == 2 * int(sizes["M"]) * int(sizes["N"]) * int(sizes["K"])
     assert [row["Direction"] for row in products] == ["fprop"] * 3 + ["bprop"] * 6
     assert {row["FLOPs"] for row in linear if row not in products} == {"0"}
-    assert "160 kernels, 7.3 ms" in captured.err
+    assert "160 kernels, 7.30 ms" in captured.err
 
 
 def test_both_ways_to_the_file_of_2020_cost_the_same(data, capsys):

@@ -198,7 +198,7 @@ class Library:
         try:
             return await self._current(name, runs[name])
         except Trouble as trouble:
-            trouble.name = _title(name, runs[name])
+            trouble.recording = _title(name, runs[name])
             raise
 
     async def _current(self, name: str, source: Source) -> Opened:

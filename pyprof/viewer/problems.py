@@ -35,14 +35,14 @@ class Trouble(PyProfError):
         super().__init__(detail)
         self.type, self.parameter, self.progress = type_, parameter, progress
         self.status, self.title = TITLES[type_]
-        self.name: str | None = None
+        self.recording: str | None = None
 
     @property
     def body(self) -> dict[str, Any]:
         """JSON body."""
         return {
             "type": self.type, "title": self.title, "status": self.status, "detail": str(self),
-            "parameter": self.parameter, "progress": self.progress, "name": self.name,
+            "parameter": self.parameter, "progress": self.progress, "recording": self.recording,
         }  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_values_that_no_profile_has(part, profile, tmp_path):
                 raise AssertionError((table, name, value, what)) from error
             else:
                 continue
-            assert "odd.sqlite: " in said, (table, name, value, what)
+            assert "odd.sqlite" in said, (table, name, value, what)
             assert "\n" not in said, said
         prof.database.close()
 

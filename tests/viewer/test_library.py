@@ -167,7 +167,7 @@ def test_files_that_are_no_profile(tmp_path, copied):
             found = client.http.get("/api/profile")
             assert (found.status_code, found.json()["type"]) == (409, type_), name
             assert name in found.json()["detail"]
-            assert found.json()["name"] == name.partition(".")[0].removesuffix("_dldb")
+            assert found.json()["recording"] == name.partition(".")[0].removesuffix("_dldb")
             assert "Traceback" not in found.text
 
 

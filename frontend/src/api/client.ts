@@ -141,7 +141,7 @@ async function read<T>(request: Promise<Response>, content: (response: Response)
     response.status,
     body.parameter ?? null,
     body.progress ?? null,
-    body.name ?? null,
+    body.recording ?? null,
   );
 }
 
