@@ -106,6 +106,13 @@ def test_a_row_without_a_line_says_so(opened: Open, kernels: Asking):
     assert "–" not in names
 
 
+def test_a_long_name_in_a_sentence_is_broken(opened: Open):
+    page = opened(**PHONE)
+    page.go("reports", report="a_name_without_blanks" * 20)
+    assert page.find("main [data-note=error]").is_visible()
+    assert page.find("main").evaluate("main => main.scrollWidth <= main.clientWidth")
+
+
 @pytest.mark.parametrize("view", ["kernels", "gpus", "reports"])
 def test_headings_leave_no_blank_on_a_phone(opened: Open, view: str):
     """Columns that are not in sight have at most the two lines of those that are."""

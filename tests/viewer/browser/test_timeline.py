@@ -903,7 +903,7 @@ def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking, width: i
         assert max(box["x"] + box["width"] for box in (one.bounding_box() for one in shown)) <= width
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
         # On a phone, whose panels are below the lanes, they are no higher than their tracks.
-        least = height * (0.4 if lines == 1 else 0.5)
+        least = height * (0.4 if lines == 1 else 0.45)
         assert surface(page)["height"] > min(
             least, page.tab.evaluate("window.timeline.picture.layout.height") - 2
         )
