@@ -171,6 +171,7 @@ def test_a_damaged_database_is_one_problem(opened: Open, copied: Callable[[], Pa
         assert page.find("header .name").inner_text() == file.name.removesuffix("_dldb.sqlite")
         assert page.find("[data-trouble] .button").all_inner_texts() == ["Try again"]
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert all(one.bounding_box()["width"] >= 24 for one in page.find("header button").all())
         box = page.find("[data-trouble]")
         assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
         page.wrong.clear()  # the server's 409
