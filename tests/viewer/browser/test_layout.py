@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -166,11 +167,16 @@ def test_a_phone_shows_all_colors_and_no_empty_lanes(opened: Open, client: Askin
     hint = page.find("[data-strip]").inner_text()
     assert "wheel" not in hint
     assert page.find("[data-strip]").evaluate("one => one.scrollWidth <= one.clientWidth")
-    assert all(
-        text.startswith("thread\u00a0")
-        for text in page.find("[data-track] .title").all_inner_texts()
-        if "thread" in text
-    )
+
+
+def test_the_number_of_a_thread_is_a_word_of_its_own(page: Page):
+    page.go("timeline")
+    page.tab.wait_for_selector("[data-track]")
+    threads = [
+        text for text in page.find("[data-track] .title").all_inner_texts() if text.startswith("thread")
+    ]
+    assert threads
+    assert all(re.match(r"thread\s\d+ ", text) for text in threads), threads
 
 
 def test_modules_are_beside_another_panel(opened: Open, client: Asking):
