@@ -42,6 +42,10 @@ class VersionError(FormatError):
         self.newer = newer
 
 
+class DamagedError(FormatError):
+    """A profile database with content that is invalid or missing."""
+
+
 class CaptureError(PyProfError):
     """Capture cannot start or cannot write its file."""
 

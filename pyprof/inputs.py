@@ -33,10 +33,10 @@ def check(path: Path, expected: str) -> None:
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file; expected the path of {expected}.") from None
     except (OSError, ValueError) as error:  # a name with NUL
-        raise FormatError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+        raise FormatError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise FormatError(f"{path}: is {kind}, not a file; copy its output into a file first.")
+        raise FormatError(f"{path} is {kind}, not a file; copy its output into a file first.")
 
 
 def check_sum(path: str, *durations: Ints) -> None:

@@ -99,7 +99,7 @@ class Profile:
         try:
             is_database = file.is_file() and files.is_database(file)
         except OSError as error:
-            raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
+            raise FormatError(f"{path} cannot be read ({error.strerror}).") from error
         if not is_database:
             (progress or _silent)("reading", 0.0)
             from pyprof.store.write.run import Run, is_run
@@ -114,7 +114,7 @@ class Profile:
             return profile
         if change:
             raise UsageError(
-                f"{path}: is a profile database; --mode=simple and --domains need the recording it was made of."
+                f"{path} is a profile database; --mode=simple and --domains need the recording it was made of."
             )
         try:
             return cls(files.Store(file, summary=summary), memory, progress)

@@ -157,7 +157,7 @@ def test_json_is_no_recording_to_parse_and_no_net_dict_to_prof(tmp_path, capsys)
     assert cli.prof([str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert f"{path}: is JSON without a list of trace events" in captured.err
+    assert f"{path} is JSON without a list of trace events" in captured.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -387,7 +387,7 @@ def test_a_net_dict_with_letters_changed(format_, part, tmp_path, capsys):
         assert code in (0, 1)
         if code:
             assert captured.out == ""
-            assert captured.err.startswith(f"prof.py: {path}: ")
+            assert captured.err.startswith(f"prof.py: {path}")
             assert len(captured.err.splitlines()) == 1
 
 

@@ -110,8 +110,8 @@ def test_a_condition_is_read(text, expected):
         ("memory>2ms", "memory is in bytes, not in ms"),
         ("steptime>2%", "Did you mean step_time?"),
         ("step_time:x>2%", "there is no metric step_time:x"),
-        ("op>2%", "op: needs part of a name"),
-        ("op:>2%", "op: needs part of a name"),
+        ("op>2%", "op needs part of a name"),
+        ("op:>2%", "op needs part of a name"),
         ("idle:>2%", "there is no cause ''"),
         ("idle:sleep>2%", "choose from queued, data loader"),
     ],
@@ -444,11 +444,11 @@ def test_exit_codes(files, capsys):
 def test_options_that_do_not_go_together_are_one_sentence(files, tmp_path, capsys):
     both = ["diff", files["base"], files["same"]]
     for words, sentence in (
-        (["--junit", tmp_path / "x"], "--junit: is for a verdict; add --fail-on CONDITION."),
-        (["--strict"], "--strict: is for a verdict"),
-        (["--other-run", "x"], "--other-run: is for a verdict"),
-        (["--fail-on", "busy>1%", "--by", "kernel"], "--by: is for the table"),
-        (["--fail-on", "busy>1%", "-o", tmp_path / "x"], "--output: is for the table"),
+        (["--junit", tmp_path / "x"], "--junit is for a verdict; add --fail-on CONDITION."),
+        (["--strict"], "--strict is for a verdict"),
+        (["--other-run", "x"], "--other-run is for a verdict"),
+        (["--fail-on", "busy>1%", "--by", "kernel"], "--by is for the table"),
+        (["--fail-on", "busy>1%", "-o", tmp_path / "x"], "--output is for the table"),
         (["--fail-on", "busy>1%", "--junit", files["base"]], "is an input and would be replaced"),
         (["--fail-on", "busy>1%", "--summary", tmp_path], "use --force"),
     ):

@@ -162,7 +162,7 @@ def test_what_has_no_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     for command in ("report", "prof", "parse", "info"):
         for path, kind in ((str(pipe), "a pipe"), ("/dev/zero", "a device")):
             assert main([command, path]) == 1
-            assert f"{path}: is {kind}, not a file" in capsys.readouterr().err
+            assert f"{path} is {kind}, not a file" in capsys.readouterr().err
 
 
 IMPORTING = """

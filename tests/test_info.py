@@ -131,7 +131,7 @@ def test_a_file_that_is_none_is_one_sentence(
     assert main(["info", str(path)]) == 1
     text, error = capsys.readouterr()
     assert text == ""
-    assert error.startswith(f"pyprof info: {path}: ")
+    assert error.startswith(f"pyprof info: {path}")
     assert error.count("\n") == 1
 
 

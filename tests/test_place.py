@@ -110,5 +110,5 @@ def test_no_command_replaces_a_file_unless_it_is_told_to(
     assert main([*words, "-o", str(out), str(source)]) == 2
     assert f"{out} exists: use --force to replace it" in capsys.readouterr().err
     assert main([*words, "-f", "--output", str(source), str(source)]) == 2
-    assert f"{source}: is an input and would be replaced" in capsys.readouterr().err
+    assert f"{source} is an input and would be replaced" in capsys.readouterr().err
     assert out.read_text() == "old"

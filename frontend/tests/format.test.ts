@@ -50,6 +50,15 @@ describe("numbers", () => {
   ])("percent(%s) is %s", (value, text) => expect(format.percent(value)).toBe(text));
 });
 
+test.each([
+  ["one every 67.9 us; status of 3 users", "one every 67.9\u00a0µs; status of 3 users"],
+  ["by 12 us, 3.5 ms or 2 s", "by 12\u00a0µs, 3.5\u00a0ms or 2\u00a0s"],
+  ["0.85 %, (87.7 %)", "0.85\u00a0%, (87.7\u00a0%)"],
+  ["689 MiB of 79.2 GiB at 1.5 TB/s, 12 GFLOP/s, 3 B", "689\u00a0MiB of 79.2\u00a0GiB at 1.5\u00a0TB/s, 12\u00a0GFLOP/s, 3\u00a0B"],
+  ["2 steps, 3 Blocks, 4 msgs", "2 steps, 3 Blocks, 4 msgs"],
+  ["torch --bins 4 sparse", "torch --bins 4 sparse"],
+])("a sentence keeps numbers and units in one line: %s", (text, drawn) => expect(format.prose(text)).toBe(drawn));
+
 test("decimals line up: what a text has fewer of is filled with blanks as wide", () => {
   expect(format.padding("1.25", 2)).toBe(null);
   expect(format.padding("1.2", 2)).toBe("\u2007");
@@ -90,5 +99,5 @@ test("a kernel is told by what comes after the namespaces of torch", () => {
 });
 
 test("microseconds of a sentence have the sign of those in tables", () => {
-  expect(format.prose("one every 67.9 us; status of 3 users")).toBe("one every 67.9 µs; status of 3 users");
+  expect(format.prose("one every 67.9 us; status of 3 users")).toBe("one every 67.9\u00a0µs; status of 3 users");
 });

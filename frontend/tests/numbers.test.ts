@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Column } from "../src/api/client";
 import { alike, numbering, placesOf, share } from "../src/lib/format";
 import { sides } from "../src/lib/cut";
-import { headed, numbersOf, written } from "../src/table/numbers";
+import { headed, linesOf, numbersOf, written } from "../src/table/numbers";
 
 const column = (key: string, unit: string, kind: "int" | "float" = "int"): Column => ({
   key,
@@ -91,3 +91,10 @@ test("edges behind which there is more", () => {
   expect(sides({ ...box, scrollWidth: 130, scrollHeight: 80 })).toBe("right bottom");
   expect(sides({ ...box, scrollHeight: 80, scrollTop: 30 })).toBe("");
 });
+
+test.each([
+  ["Calls", 5],
+  ["Device Self (ms)", 9],
+  ["Kernel Time using Tensor Cores (%)", 17],
+  ["Time of Unknown FLOPs (ms)", 15],
+])("two lines of %s need %i letters", (heading, letters) => expect(linesOf(heading)).toBe(letters));

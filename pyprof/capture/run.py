@@ -111,11 +111,11 @@ def _compile(script: str, path: str) -> CodeType:
         with open(script if script != "-" else 0, "rb", closefd=script != "-") as file:
             source = file.read()
     except OSError as error:
-        raise UsageError(f"{script}: cannot be read ({error.strerror}). Pass a Python script.") from error
+        raise UsageError(f"{script} cannot be read ({error.strerror}). Pass a Python script.") from error
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        raise CaptureError(f"{script}: is not a Python script ({error}).") from error
+        raise CaptureError(f"{script} is not a Python script ({error}).") from error
 
 
 def _module(name: str) -> tuple[ModuleSpec, CodeType]:
@@ -127,7 +127,7 @@ def _module(name: str) -> tuple[ModuleSpec, CodeType]:
             spec = importlib.util.find_spec(f"{name}.__main__")
         code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec is not None else None
     except (ImportError, ValueError, SyntaxError) as error:
-        raise UsageError(f"-m {name}: cannot be run as a module ({error}).") from error
+        raise UsageError(f"-m {name} cannot be run as a module ({error}).") from error
     if spec is None or code is None:
         raise UsageError(f"-m {name}: no module of this name can be run; expected one that python -m runs.")
     return spec, code

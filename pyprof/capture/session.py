@@ -63,7 +63,7 @@ class Session:
             try:
                 atomic_file.check(output)
             except CaptureError as error:
-                raise CaptureError(f"{output}: {error}") from error
+                raise CaptureError(f"{output} {error}") from error
             self.folder = os.getcwd()  # the program may leave it
         self.output, self.max_events = output, max_events
         self.number = 0  # index of this window within a schedule

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         return _gate(arguments)
     for name in ("strict", *(f"{side}_run" for side in _SIDES), *_FILES):
         if getattr(arguments, name):
-            raise UsageError(f"--{name.replace('_', '-')}: is for a verdict; add --fail-on CONDITION.")
+            raise UsageError(f"--{name.replace('_', '-')} is for a verdict; add --fail-on CONDITION.")
     _table(arguments)
     return None
 
@@ -100,7 +100,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     for name, default in _OF_TABLE.items():
         if getattr(arguments, name) != default:
             raise UsageError(
-                f"--{name}: is for the table; with --fail-on use --verdict, --summary or --junit."
+                f"--{name} is for the table; with --fail-on use --verdict, --summary or --junit."
             )
     sides = [[arguments.base, *arguments.base_run], [arguments.other, *arguments.other_run]]
     targets = {name: getattr(arguments, name) for name in _FILES if getattr(arguments, name) is not None}
@@ -133,5 +133,5 @@ def _write(path: str, content: str) -> None:
             file.write(content)
     except OSError as error:
         raise PyProfError(
-            f"{path}: cannot be written ({error.strerror or error}). Choose another file."
+            f"{path} cannot be written ({error.strerror or error}). Choose another file."
         ) from error

@@ -69,5 +69,5 @@ def _write(path: str, blocks: Iterable[memoryview]) -> None:
             out.writelines(blocks)
     except OSError as error:
         raise FormatError(
-            f"{path}: cannot be written ({error.strerror or error}); choose another -o."
+            f"{path} cannot be written ({error.strerror or error}); choose another -o."
         ) from error

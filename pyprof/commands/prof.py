@@ -133,5 +133,5 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
         return profile.rows, file, profile.hardware
     except OSError as error:
         raise FormatError(
-            f"{file}: cannot be read ({error.strerror}); expected a net.dict or a recording."
+            f"{file} cannot be read ({error.strerror}); expected a net.dict or a recording."
         ) from None

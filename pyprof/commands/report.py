@@ -202,9 +202,7 @@ def render_report(report: Report, source: Source, arguments: argparse.Namespace)
         raise
     except OSError as error:
         reason = error.strerror or error
-        raise PyProfError(
-            f"{arguments.output}: cannot be written ({reason}). Choose another file."
-        ) from error
+        raise PyProfError(f"{arguments.output} cannot be written ({reason}). Choose another file.") from error
 
 
 def write_stdout(text: bytes) -> None:

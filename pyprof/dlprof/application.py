@@ -117,7 +117,7 @@ def _of_script(words: Sequence[str]) -> tuple[list[str], int]:
         parts = parts[2:] if parts[1] == "-S" else parts[1:]
     if not parts or not _PYTHON.fullmatch(os.path.basename(parts[0])):
         raise UsageError(
-            f"{command}: does not run Python; expected dlprof [options] python train.py. "
+            f"{command} does not run Python; expected dlprof [options] python train.py. "
             "To profile what a shell script starts, write dlprof into the script."
         )
     return [*parts, path, *words[1:]], 0
@@ -141,7 +141,7 @@ def check(app: Application) -> Application:
     try:
         done = subprocess.run([app.interpreter, *app.flags, "-c", code], capture_output=True, text=True)
     except OSError as error:
-        raise UsageError(f"{app.interpreter}: cannot be run ({error.strerror}).") from error
+        raise UsageError(f"{app.interpreter} cannot be run ({error.strerror}).") from error
     if done.returncode == 0:
         return app
     missing = done.returncode == _NO_PYPROF or "No module named 'pyprof'" in done.stderr
@@ -154,7 +154,7 @@ def check(app: Application) -> Application:
             f"{install(python=app.interpreter)} {WHERE}."
         )
     last = done.stderr.strip().splitlines()
-    raise UsageError(f"{app.interpreter}: is not a working Python ({last[-1] if last else 'no message'}).")
+    raise UsageError(f"{app.interpreter} is not a working Python ({last[-1] if last else 'no message'}).")
 
 
 def nsys_options(text: str) -> list[str]:
@@ -170,10 +170,10 @@ def nsys_options(text: str) -> list[str]:
         words = shlex.split(inner)
     except ValueError as error:
         raise UsageError(
-            f"--nsys_opts={text}: cannot be split into words ({error}); expected '\"-t cuda,nvtx -s none\"'."
+            f"--nsys_opts={text} cannot be split into words ({error}); expected '\"-t cuda,nvtx -s none\"'."
         ) from error
     if not {"cuda", "nvtx"} <= set(value_of(words, "t", "trace").split(",")):
-        raise UsageError(f"--nsys_opts={text}: must trace cuda and nvtx, as '\"-t cuda,nvtx -s none\"' does.")
+        raise UsageError(f"--nsys_opts={text} must trace cuda and nvtx, as '\"-t cuda,nvtx -s none\"' does.")
     return words
 
 

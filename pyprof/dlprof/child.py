@@ -43,7 +43,7 @@ def run(words: Sequence[str], mask: set[signal.Signals]) -> int:
     try:
         pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=mask)
     except OSError as error:
-        raise PyProfError(f"{words[0]}: cannot be run ({error.strerror}).") from error
+        raise PyProfError(f"{words[0]} cannot be run ({error.strerror}).") from error
     return _wait(pid)
 
 

@@ -137,7 +137,7 @@ def save(source: Source, path: str, progress: Progress = lambda share: None) -> 
         ):
             file.writelines(pieces(source, progress))
     except OSError as error:
-        raise PyProfError(f"{path}: cannot be written ({error.strerror or error}).") from error
+        raise PyProfError(f"{path} cannot be written ({error.strerror or error}).") from error
 
 
 def pieces(source: Source, progress: Progress = lambda share: None) -> Iterator[str]:

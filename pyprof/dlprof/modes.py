@@ -25,7 +25,7 @@ def simple(trace: Trace) -> Trace:
     launches = trace.launches
     if not len(trace.gpu):
         raise FormatError(
-            f"{trace.path}: has no GPU events, but --mode=simple uses only those; use --mode=pytorch."
+            f"{trace.path} has no GPU events, but --mode=simple uses only those; use --mode=pytorch."
         )
     threads = np.unique(launches.thread)
     code = trace.strings.code(encode(Call(mod="", op=SIMPLE, args=())))

@@ -82,7 +82,7 @@ def _folder(folder: str) -> bool:
     if os.path.isdir(folder):
         return False
     if os.path.exists(folder):
-        raise UsageError(f"--output_path={folder}: is a file; expected a folder.")
+        raise UsageError(f"--output_path={folder} is a file; expected a folder.")
     parent = os.path.dirname(os.path.abspath(folder))
     if not os.path.isdir(parent):
         raise UsageError(f"--output_path={folder}: the folder {parent} does not exist; create it first.")
@@ -93,7 +93,7 @@ def _make(folder: str) -> None:
     try:
         os.mkdir(folder)
     except OSError as error:
-        raise UsageError(f"--output_path={folder}: cannot be created ({error.strerror}).") from error
+        raise UsageError(f"--output_path={folder} cannot be created ({error.strerror}).") from error
 
 
 def _refuse_existing(paths: list[str | None]) -> None:
@@ -125,5 +125,5 @@ def _refuse_input(settings: Settings, names: Outputs) -> None:
         return
     if os.path.samefile(source, names.database) and not is_database(source):
         raise UsageError(
-            f"{source}: is the input and would be replaced by the database; give another --profile_name."
+            f"{source} is the input and would be replaced by the database; give another --profile_name."
         )

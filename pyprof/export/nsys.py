@@ -79,7 +79,7 @@ def nsys(store: Store, window: Window, path: str, compress: bool) -> None:
         )
     if not reads.has_gpu(store):
         raise UsageError(
-            f"{store.label}: has no GPU kernels, so it cannot be exported in Nsight's format; use --format=chrome."
+            f"{store.label} has no GPU kernels, so it cannot be exported in Nsight's format; use --format=chrome."
         )
     with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as target:
         target.executescript("pragma journal_mode = off; pragma synchronous = off;")

@@ -140,7 +140,7 @@ def open(
     top = _absolute(top).rstrip("/")
     folder = Place(top).local
     if folder is not None and folder.exists() and not folder.is_dir():
-        raise UsageError(f"{top}: is a file; expected the folder for databases and summaries.")
+        raise UsageError(f"{top} is a file; expected the folder for databases and summaries.")
     return _opened(client, _tasks(recordings, top, key), top, progress)
 
 
@@ -240,9 +240,9 @@ def _recordings(urls: str | os.PathLike[str] | Iterable[str]) -> list[tuple[str,
     else:
         listed = [_absolute(url) for url in urls]
     if not listed:
-        raise FormatError(f"{urls}: holds no recording; give a folder, a pattern or the URLs of recordings.")
+        raise FormatError(f"{urls} holds no recording; give a folder, a pattern or the URLs of recordings.")
     if len(set(listed)) < len(listed):
-        raise UsageError(f"{max(listed, key=listed.count)}: is named twice; a fleet has each recording once.")
+        raise UsageError(f"{max(listed, key=listed.count)} is named twice; a fleet has each recording once.")
     return [(url, PurePosixPath(url).name) for url in listed]
 
 
@@ -254,7 +254,7 @@ def _tasks(recordings: Sequence[tuple[str, str]], store: str, key: str | None) -
     if len(set(names)) < len(names):
         name = max(names, key=names.count)
         raise UsageError(
-            f"{name}: is the name of several recordings; the recordings of a fleet have a name each."
+            f"{name} is the name of several recordings; the recordings of a fleet have a name each."
         )
     url_of = {name: url for url, name in recordings}
     alone = len(recordings) == 1

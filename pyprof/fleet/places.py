@@ -99,7 +99,7 @@ class Place:
             yield
         except Exception as error:  # each store raises its own
             reason = str(error).partition("\n")[0] or type(error).__name__
-            raise FormatError(f"{self.url}: cannot be read or written ({reason}).") from error
+            raise FormatError(f"{self.url} cannot be read or written ({reason}).") from error
 
 
 def digest(*parts: str) -> str:

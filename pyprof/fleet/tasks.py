@@ -158,7 +158,7 @@ def join_of(store: str, names: Sequence[str], shifts: Sequence[int]) -> bytes:
     for name in names:
         content = (place / f"{name}.summary").read()
         if content is None:
-            raise FormatError(f"{store}: has no {name}.summary any more; start again.")
+            raise FormatError(f"{store} has no {name}.summary any more; start again.")
         summaries.append(content)
     return summary.joined(summaries, shifts)
 

@@ -74,7 +74,7 @@ def parse(text: str) -> Condition:
         raise UsageError(f"condition {text!r}: the limit {number + unit} needs a unit, one of {units}.")
     kind, length = _UNITS[unit]
     if name in WITH_PATTERN and not pattern:
-        raise UsageError(f"condition {text!r}: {name}: needs part of a name, or * for each.")
+        raise UsageError(f"condition {text!r}: {name} needs part of a name, or * for each.")
     if name == "idle" and ":" in metric:
         pattern = _cause(text, pattern)
     elif name not in (*ALONE, *WITH_PATTERN) or (name in ALONE and ":" in metric):

@@ -60,14 +60,14 @@ def unpacked(path: Path, select: Callable[[str], bool]) -> Iterator[Path]:
             files = [member for member in selected if _safe(member[0])]
             if len(files) > _MAX_FILES:
                 raise FormatError(
-                    f"{path}: holds {len(files)} recordings, more than {_MAX_FILES}; unpack the ones that you need."
+                    f"{path} holds {len(files)} recordings, more than {_MAX_FILES}; unpack the ones that you need."
                 )
             if isinstance(archive, zipfile.ZipFile):
                 _check_ratio(path, files)
             needed, free = sum(size for _, size, _ in files), shutil.disk_usage(folder).free
             if needed > free:
                 raise FormatError(
-                    f"{path}: needs {needed} bytes to be unpacked, and {folder.parent} has {free}; set TMPDIR."
+                    f"{path} needs {needed} bytes to be unpacked, and {folder.parent} has {free}; set TMPDIR."
                 )
             for name, _, file in files:
                 target = folder / name
@@ -85,7 +85,7 @@ def _open(path: Path) -> Iterator[Any]:
     except _FAULTS as error:
         reason = str(error).partition("\n")[0][:200]  # an error in the header quotes all of it
         raise FormatError(
-            f"{path}: cannot be unpacked ({reason}). Copy it again, or unpack it yourself."
+            f"{path} cannot be unpacked ({reason}). Copy it again, or unpack it yourself."
         ) from error
 
 

@@ -246,7 +246,7 @@ def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:
     is not a folder."""
     top = Path(folder)
     if not top.is_dir():
-        raise FormatError(f"{top}: is not a folder; pass a folder with recordings or runs.")
+        raise FormatError(f"{top} is not a folder; pass a folder with recordings or runs.")
     out = {}
     for name, below, _ in os.walk(top):
         below[:] = sorted(child for child in below if child != _CAPTURES and not child.startswith("."))
@@ -271,10 +271,10 @@ def listing(folder: Path, files: Sequence[str] | None = None) -> Listing:
         below = runs(folder)
         if not below:
             details = "".join(f", {count} {reason}" for reason, count in skipped.items())
-            raise FormatError(f"{folder}: holds no recording{details}; expected {formats.EXPECTED}.")
+            raise FormatError(f"{folder} holds no recording{details}; expected {formats.EXPECTED}.")
         if len(below) > 1:
             names = ", ".join(list(below)[:_MAX_NAMED]) + (", ..." if len(below) > _MAX_NAMED else "")
-            raise FormatError(f"{folder}: holds {len(below)} runs; load one of them: {names}.")
+            raise FormatError(f"{folder} holds {len(below)} runs; load one of them: {names}.")
         run = next(iter(below.values()))
         recordings, skipped = inputs(run)
     if files is not None:
@@ -334,7 +334,7 @@ def _files(folder: Path) -> list[Path]:
         with os.scandir(folder) as entries:
             names = sorted(e.name for e in entries if e.is_file() and not e.name.startswith("."))
     except OSError as error:
-        raise FormatError(f"{folder}: cannot be read ({error.strerror}).") from error
+        raise FormatError(f"{folder} cannot be read ({error.strerror}).") from error
     return [folder / name for name in names if not name.endswith(NOTES)]
 
 

@@ -30,7 +30,7 @@ def apply(trace: Trace) -> Trace:
     device = trace.gpu.device.values[trace.gpu.device.mask()]
     for number, kind in ((len(trace.processes), "processes"), (len(np.unique(device)), "devices")):
         if number > MANY:
-            raise FormatError(f"{trace.path}: has events of {number:,} {kind}; expected at most {MANY:,}.")
+            raise FormatError(f"{trace.path} has events of {number:,} {kind}; expected at most {MANY:,}.")
     ranges, ops = trace.ranges, trace.ops
     nesting = np.flatnonzero(ranges.kind == PUSH_POP)
     start = np.r_[ranges.start[nesting], ops.start]

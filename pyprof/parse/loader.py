@@ -48,7 +48,7 @@ def or_error(path: Path, read: Callable[[], _Read]) -> _Read | FormatError:
     except FormatError as error:
         return error.with_traceback(None)
     except (MemoryError, OSError) as error:
-        return FormatError(f"{path}: cannot be read ({type(error).__name__}: {error}).")
+        return FormatError(f"{path} cannot be read ({type(error).__name__}: {error}).")
 
 
 def answer(request: Request) -> Trace | FormatError:
@@ -94,7 +94,7 @@ def _load(path: Path) -> Trace:
         raise FormatError(NO_RECORDING.format(path))
     if _is_dlprof_database(path):
         raise FormatError(
-            f"{path}: is a DLProf database, which lacks most of the recording; run dlprof --nsys_database on the nsys "
+            f"{path} is a DLProf database, which lacks most of the recording; run dlprof --nsys_database on the nsys "
             "file beside it (nsys_profile.sqlite)."
         )
     raise FormatError(f"{path}: not a recording; expected {EXPECTED}.")
@@ -105,16 +105,16 @@ def _check_readable(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(100)
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise FormatError(f"{path} cannot be read ({error.strerror}).") from error
     if not head:
-        raise FormatError(f"{path}: is empty; the recording was not written. Record again.")
+        raise FormatError(f"{path} is empty; the recording was not written. Record again.")
     if head.startswith(MAGIC):
         page = int.from_bytes(head[16:18], "big")
         expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
         size = path.stat().st_size
         if size < expected:
             raise FormatError(
-                f"{path}: is cut off, {size} of {expected} bytes are there. Copy or export it again."
+                f"{path} is cut off, {size} of {expected} bytes are there. Copy or export it again."
             )
 
 
@@ -129,7 +129,7 @@ def _load_report(path: Path) -> Trace:
     command = "nsys export --type=sqlite --output FILE.sqlite"
     if nsys is None:
         raise FormatError(
-            f"{path}: is a report of Nsight Systems, and nsys is not installed; on a machine with nsys, export it with "
+            f"{path} is a report of Nsight Systems, and nsys is not installed; on a machine with nsys, export it with "
             f'"{command} {path.name}".'
         )
     with scratch.Folder() as folder:

@@ -69,7 +69,7 @@ def _folders(top: Path) -> Iterator[_Folder]:
                 children = sorted(islice(iterator, _MOST - entries), key=lambda entry: entry.name)
         except OSError as error:
             if folder == top:
-                raise FormatError(f"{top}: cannot be read ({error.strerror}).") from error
+                raise FormatError(f"{top} cannot be read ({error.strerror}).") from error
             continue
         entries += len(children)
         names = []

@@ -108,7 +108,7 @@ def load(path: str) -> None:
         runpy.run_path(path)
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); name a Python file of formulas."
+            f"{path} cannot be read ({error.strerror}); name a Python file of formulas."
         ) from error
     except UsageError:
         raise

@@ -22,8 +22,8 @@ from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 
 ADVICE = {
-    "queued": "The work was launched in time: the GPU needs a few us between kernels. Fewer, larger kernels help: "
-    "fuse with torch.compile, or replay a CUDA graph.",
+    "queued": "The work was launched in time: the GPU needs a few microseconds between kernels. Fewer, larger kernels "
+    "help: fuse with torch.compile, or replay a CUDA graph.",
     "data loader": "The loop waits for data: raise num_workers, keep workers alive (persistent_workers), and move "
     "preparation of samples out of the loop.",
     "synchronization": "Avoid the call, or make it rarer or later: .item(), .cpu(), printing a tensor, and tests of "

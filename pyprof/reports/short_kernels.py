@@ -51,8 +51,8 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
 def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
     """One row per range of times, in steps of 1, 2 and 5, from that of the shortest to that of the longest kernel
     launched in the aggregated iterations; with --group-by=operator, one per operator with kernels below the limit,
-    sorted by their number. A kernel that takes less time than its launch, a few us, makes the GPU wait for the CPU.
-    Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
+    sorted by their number. A kernel that takes less time than its launch, a few microseconds, makes the GPU wait for
+    the CPU. Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
     event = launched(source, ("duration_ns", "site"), (KERNEL,))
     duration = event["duration_ns"].values
     if group_by == "time":

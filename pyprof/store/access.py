@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from pyprof.errors import FormatError
+from pyprof.errors import DamagedError, FormatError
 from pyprof.sqlite_file import MAGIC
 
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # at both ends of the name of a super-journal, too
@@ -52,7 +52,7 @@ def journal(path: Path) -> Path:
 
 
 def check_head(path: Path) -> None:
-    """Raise FormatError for a file that is no profile database, judged by its first bytes.
+    """Raise DamagedError for a file that is no profile database, judged by its first bytes.
 
     Raises OSError if it cannot be read.
     """
@@ -72,7 +72,7 @@ def check_head(path: Path) -> None:
     elif pages * page > size and not journal(path).exists():
         fault = f"expected {pages * page} bytes, found {size}"
     if fault:
-        raise FormatError(f"{path}: is damaged ({fault}). Build it again from the recording.")
+        raise DamagedError(f"{path} is damaged ({fault}). Build it again from the recording.")
 
 
 def check_journal(path: Path) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyprof
 from pyprof import atomic_file, inputs, scratch
 from pyprof.arguments import TIMEOUT
-from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, VersionError, install
+from pyprof.errors import WHERE, DamagedError, FormatError, PyProfError, UsageError, VersionError, install
 from pyprof.model import Bools, Column, Ints
 from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access, packed
@@ -214,7 +214,7 @@ class Store:
                 self.check_schema()
                 if not summary and self.is_summary:
                     raise FormatError(
-                        f"{self.label}: is the summary of a fleet, which has no single events; show it with "
+                        f"{self.label} is the summary of a fleet, which has no single events; show it with "
                         "pyprof view or pyprof report, or open the database of a rank beside it (docs/fleet.md)."
                     )
             on_error.pop_all()
@@ -226,7 +226,7 @@ class Store:
             except sqlite3.OperationalError as error:
                 if _code(error) == sqlite3.SQLITE_BUSY:
                     raise PyProfError(
-                        f"{self.label}: is being changed by another process. Try again when it has finished."
+                        f"{self.label} is being changed by another process. Try again when it has finished."
                     ) from error
                 if not access.journal(self._file).exists():
                     raise
@@ -248,8 +248,8 @@ class Store:
             access.end_when(connection, self._over)
             code = access.code(connection)
             if code is not None:
-                raise FormatError(
-                    f"{self.label}: holds code ({code}), which no profile database does. Build it again from the "
+                raise DamagedError(
+                    f"{self.label} holds code ({code}), which no profile database does. Build it again from the "
                     "recording."
                 )
             access.restrict(connection, mode == "rw")
@@ -359,10 +359,10 @@ class Store:
             least < 0 or (most > _MAX_GAP and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
         )
 
-    def damaged(self, reason: object) -> FormatError:
+    def damaged(self, reason: object) -> DamagedError:
         """Return the error to raise for a file with invalid or missing content."""
         text = str(reason).partition("\n")[0]
-        return FormatError(f"{self.label}: is damaged ({text}). Build it again from the recording.")
+        return DamagedError(f"{self.label} is damaged ({text}). Build it again from the recording.")
 
     @property
     def uri(self) -> str:
@@ -555,7 +555,7 @@ class Store:
                 yield connection
                 connection.execute("commit")
         except sqlite3.OperationalError as error:
-            raise NotWrittenError(f"{self.label}: cannot be changed ({error}).", str(error)) from error
+            raise NotWrittenError(f"{self.label} cannot be changed ({error}).", str(error)) from error
 
 
 # Replaces the table of events with those whose ids are in spans, given as a parameter, "[[first, last], ...]" in JSON.
@@ -590,7 +590,7 @@ def _column(array: pa.ChunkedArray) -> Column:
 def _check(path: Path) -> None:
     inputs.check(path, "a profile database")
     if path.is_dir():
-        raise FormatError(f"{path}: is a directory; give the path of a profile database.")
+        raise FormatError(f"{path} is a directory; give the path of a profile database.")
     if not is_database(path):
         raise FormatError(f"{path}: not a profile database.")
     access.check_head(path)

@@ -23,6 +23,7 @@ _UNITS: dict[str, dict[str, float]] = {
 _NUMBER = r"[+-]?(?:[0-9][0-9,_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _AMOUNT = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Zµ%]*)\s*")
 _COMPARISON = re.compile(r"\s*(<=|>=|=|<|>)(.*)", re.S)
+_YES, _NO = ("1", "y", "ye", "yes"), ("0", "n", "no")
 _DIGITS = re.compile(r"[0-9,.\-+eE]+")
 _FILTER = re.compile(r"([a-z_]+):(.*)", re.S)
 _WORD = re.compile(r'[a-z_]+:"[^"]*"|\S+')  # a value with spaces is in quotes
@@ -121,12 +122,11 @@ def text_test(text: str) -> Callable[[str], bool]:
 
 
 def _truth(text: str) -> bool:
-    """Return the boolean for 1 or 0. Raises Trouble for anything else."""
-    if text.strip() not in ("0", "1"):
-        raise Trouble(
-            "parameter", f"filter {text!r}: for a boolean column, use 1 for yes or 0 for no.", "filter"
-        )
-    return text.strip() == "1"
+    """Return the boolean for yes or no, or how a reader begins to write them. Raises Trouble for anything else."""
+    word = text.strip().casefold()
+    if word in _YES or word in _NO:
+        return word in _YES
+    raise Trouble("parameter", f"filter {text!r}: for a boolean column, use yes or no.", "filter")
 
 
 def number_test(text: str, unit: str) -> Bounds | None:

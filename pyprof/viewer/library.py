@@ -41,7 +41,7 @@ class Opened:
 
     def __init__(self, run: str, source: Source, path: Path, stamp: Stamp, of_fleet: bool = False):
         self.run, self.input, self.path, self.stamp = run, source.path, path, stamp
-        self._is_part, self._of_fleet = source.files is not None, of_fleet
+        self._source, self._of_fleet = source, of_fleet
         self.version = secrets.token_hex(8)
         self.looked = time.monotonic()
         self.pool = Pool(path)
@@ -53,14 +53,7 @@ class Opened:
     @property
     def name(self) -> str:
         """Name of the profile, for titles and files."""
-        if self._of_fleet:
-            return self.run
-        if not self._is_part:
-            return name_of(self.input)
-        name = self.run.rpartition("/")[2]
-        if name == ".":  # the folder that is served
-            return name_of(self.input)
-        return name if self.input.is_dir() else _stem(name)
+        return self.run if self._of_fleet else _title(self.run, self._source)
 
     @property
     def own(self) -> bool:
@@ -77,6 +70,16 @@ def name_of(path: Path) -> str:
     """Return the name of a profile for titles and files: that of a folder, or of a file without its suffix."""
     name = path.resolve().name or "profile"
     return name if path.is_dir() else _stem(name)
+
+
+def _title(run: str, source: Source) -> str:
+    """Return the name of the profile of a run, which is one of several files or folders that one path has."""
+    if source.files is None:
+        return name_of(source.path)
+    name = run.rpartition("/")[2]
+    if name == ".":  # the folder that is served
+        return name_of(source.path)
+    return name if source.path.is_dir() else _stem(name)
 
 
 def _stem(name: str) -> str:
@@ -170,11 +173,11 @@ class Library:
                     if entry.is_file() and not entry.name.startswith(".") and _is_database(Path(entry.path)):
                         runs[entry.name] = Source(Path(entry.path))
         except (PyProfError, OSError) as error:
-            raise Trouble("vanished", f"{self.path}: cannot be read ({error}).") from error
+            raise Trouble("vanished", f"{self.path} cannot be read ({error}).") from error
         if not runs:
             raise Trouble(
                 "empty",
-                f"{self.path}: contains no recording, run or profile database; give a file or another folder.",
+                f"{self.path} contains no recording, run or profile database; give a file or another folder.",
             )
         self._reason = " ".join(reasons) or None
         return runs
@@ -213,15 +216,21 @@ class Library:
         if name not in runs:
             hint = "one file is served" if "" in runs else f"choose from {', '.join(list(runs)[:20])}"
             raise Trouble("missing", f"No run {name!r}; {hint}.", "run")
-        source, opened = runs[name], self._opened.get(name)
-        path = source.path
+        try:
+            return await self._current(name, runs[name])
+        except Trouble as trouble:
+            trouble.recording = _title(name, runs[name])
+            raise
+
+    async def _current(self, name: str, source: Source) -> Opened:
+        path, opened = source.path, self._opened.get(name)
         if opened is not None and path.is_dir() and time.monotonic() - opened.looked < LOOK:
             return opened
         try:
             stamp = await asyncio.to_thread(Stamp.of, source)
         except OSError as error:
             self._retire(name)
-            raise of_file(path, PyProfError(f"{path}: cannot be read ({error}).")) from error
+            raise of_file(path, PyProfError(f"{path} cannot be read ({error}).")) from error
         opened = self._opened.get(name)
         if opened is not None and opened.stamp == stamp:
             opened.looked = time.monotonic()

@@ -76,5 +76,5 @@ class ListedLibrary(Library):
             try:
                 self._separated[whole] = source, await asyncio.to_thread(separate, self.path, whole, source)
             except OSError as error:
-                raise Trouble("vanished", f"{self.path / whole}: cannot be read ({error}).") from error
+                raise Trouble("vanished", f"{self.path / whole} cannot be read ({error}).") from error
             self._runs = self._merged()

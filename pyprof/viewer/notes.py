@@ -86,7 +86,7 @@ class Notes:
         except _ChangedError:
             written = False
         except OSError as error:
-            raise Trouble("forbidden", f"{self._beside}: cannot be written ({_reason(error)}).") from error
+            raise Trouble("forbidden", f"{self._beside} cannot be written ({_reason(error)}).") from error
         return written, self.read(profile)
 
     def _answer(self, beside: _File, own: _File, profile: AnnotatedProfile) -> Annotations:

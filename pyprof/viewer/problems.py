@@ -6,23 +6,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyprof.errors import FormatError, PyProfError, UsageError, VersionError
+from pyprof.errors import DamagedError, FormatError, PyProfError, UsageError, VersionError
 from pyprof.sqlite_file import is_profile, is_sqlite
 
 TITLES = {
-    "parameter": (422, "Bad parameter in the URL"),
+    "parameter": (422, "Bad parameters found in URL"),
     "missing": (404, "Not found"),
-    "token": (401, "Token required"),
+    "token": (401, "A token is needed"),
     "host": (400, "Unknown host"),
     "forbidden": (403, "Not allowed"),
-    "foreign": (409, "Not a profile"),
-    "older": (409, "Older database"),
-    "newer": (409, "Newer database"),
-    "damaged": (409, "Damaged database"),
-    "vanished": (410, "Database not found"),
-    "unreadable": (409, "Unreadable recording"),
-    "empty": (404, "No recording"),
-    "opening": (503, "Opening"),
+    "foreign": (409, "The recording cannot be read"),
+    "older": (409, "An older database was found"),
+    "newer": (409, "A newer database was found"),
+    "damaged": (409, "The database is damaged"),
+    "vanished": (410, "The file cannot be found"),
+    "unreadable": (409, "The recording cannot be read"),
+    "empty": (404, "No recording here yet"),
+    "opening": (503, "The recording is being read"),
     "slow": (503, "Timed out"),
     "busy": (503, "Busy"),
     "internal": (500, "Internal error"),
@@ -36,13 +36,14 @@ class Trouble(PyProfError):
         super().__init__(detail)
         self.type, self.parameter, self.progress = type_, parameter, progress
         self.status, self.title = TITLES[type_]
+        self.recording: str | None = None
 
     @property
     def body(self) -> dict[str, Any]:
         """JSON body."""
         return {
             "type": self.type, "title": self.title, "status": self.status, "detail": str(self),
-            "parameter": self.parameter, "progress": self.progress,
+            "parameter": self.parameter, "progress": self.progress, "recording": self.recording,
         }  # fmt: skip
 
 
@@ -57,6 +58,8 @@ def of_file(path: Path, error: PyProfError) -> Trouble:
         )
     if isinstance(error, VersionError):
         return Trouble("newer" if error.newer else "older", str(error))
+    if isinstance(error, DamagedError):  # of a recording's database in the cache, too
+        return Trouble("damaged", str(error))
     try:
         if path.is_file():
             if is_profile(path):

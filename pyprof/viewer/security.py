@@ -256,7 +256,7 @@ class Security:
             return _problem(
                 Trouble("token", "Open the page with the URL that the server printed; it contains the token.")
             )
-        return plain_page("Token required", _token_form(bool(tokens)), 401)
+        return plain_page("A token is needed", _token_form(bool(tokens)), 401)
 
     def _welcome(self, location: str, headers: Headers) -> Response:
         """Set the cookie and redirect to the URL without the token."""

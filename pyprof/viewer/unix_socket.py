@@ -43,7 +43,7 @@ def listening(path: str) -> Iterator[socket.socket]:
             listener.setblocking(False)
         except OSError as error:  # strerror is missing for a path that is too long
             reason = error.strerror or f"{error}; set TMPDIR to a folder with a shorter one"
-            raise PyProfError(f"{path}: cannot listen there ({reason}).") from error
+            raise PyProfError(f"{path} cannot be listened on ({reason}).") from error
         try:
             yield listener
         finally:
@@ -56,7 +56,7 @@ def _check_folder(folder: Path) -> None:
     try:
         status = folder.stat()
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be read ({error.strerror}).") from error
+        raise UsageError(f"{folder} cannot be read ({error.strerror}).") from error
     if status.st_uid != os.geteuid() or status.st_mode & _FOREIGN:
         raise UsageError(f"{folder}: other users may enter this folder; the socket needs one of mode 700.")
 

@@ -334,7 +334,7 @@ def test_a_place_that_takes_no_file_is_one_sentence_before_the_training(
             assert main(["run", "--quiet", "-o", output, "net.py"]) == 7
     error = capsys.readouterr().err
     assert error.count("\n") == 1, error
-    assert error.startswith(f"pyprof: {output}: cannot be written ({reason}"), error
+    assert error.startswith(f"pyprof: {output} cannot be written ({reason}"), error
     assert error.endswith("Nothing is recorded.\n")
     assert left(tmp_path) == ["closed", "older.sqlite"]
     assert os.listdir(tmp_path / "closed") == []

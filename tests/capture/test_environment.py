@@ -107,7 +107,7 @@ def test_a_part_by_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
             {"PYPROF_OPTIONS": "delay=5", "PYPROF_STEPS": "0:1"},
             "PYPROF_OPTIONS: delay beside PYPROF_STEPS left out", ["net.sqlite"],
         ),
-        ({"PYPROF_OUTPUT": "nowhere/net.sqlite"}, "nowhere/net.sqlite: cannot be written", []),
+        ({"PYPROF_OUTPUT": "nowhere/net.sqlite"}, "nowhere/net.sqlite cannot be written", []),
     ],
 )  # fmt: skip
 def test_nonsense_is_one_sentence_and_the_program_goes_on(

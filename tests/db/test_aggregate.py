@@ -270,7 +270,7 @@ def test_a_damaged_database_is_a_sentence(tmp_path: Path, change: str, text: str
     pyprof.load(build.write_nsys(tmp_path / "net.sqlite", build.recording(run))).save(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
-    with pytest.raises(pyprof.PyProfError, match=f"net_dldb.sqlite: is damaged .*{text}"):
+    with pytest.raises(pyprof.PyProfError, match=f"net_dldb.sqlite is damaged .*{text}"):
         ask_everything(path)
 
 

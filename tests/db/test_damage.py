@@ -62,7 +62,7 @@ def test_values_that_no_profile_has(part, profile, tmp_path):
                 raise AssertionError((table, name, value, what)) from error
             else:
                 continue
-            assert "odd.sqlite: " in said, (table, name, value, what)
+            assert "odd.sqlite" in said, (table, name, value, what)
             assert "\n" not in said, said
         prof.database.close()
 
@@ -112,6 +112,6 @@ def test_iterations_that_none_has_are_found_before_they_count(
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(
-        pyprof.PyProfError, match=r"odd\.sqlite: is damaged \((an aggregation|iteration|pause) has "
+        pyprof.PyProfError, match=r"odd\.sqlite is damaged \((an aggregation|iteration|pause) has "
     ):
         pyprof.load(path)

@@ -159,7 +159,7 @@ def test_damaged_pieces_are_named(data, database, tmp_path):
     path = tmp_path / "odd_dldb.sqlite"
     shutil.copyfile(database, path)
     change(path, "update packed set data = ? where source = 'api'", data)
-    with Store(path) as store, pytest.raises(FormatError, match=r"odd_dldb\.sqlite: is damaged"):
+    with Store(path) as store, pytest.raises(FormatError, match=r"odd_dldb\.sqlite is damaged"):
         store.table("api", ("id", "start_ns"), 0, LAST_ID)
 
 

@@ -119,7 +119,7 @@ def test_s3_holds_recordings_and_results(client: Any, s3: str, tmp_path: Path) -
     )
     again = fleet.open("s3://fleet/run", client, "s3://fleet/results")
     assert again.ranks.equals(opened.ranks)  # its CPU-seconds as well: nothing was done again
-    with pytest.raises(FormatError, match=r"s3://fleet/nowhere/\*: holds no recording"):
+    with pytest.raises(FormatError, match=r"s3://fleet/nowhere/\* holds no recording"):
         fleet.open("s3://fleet/nowhere/*", client, "s3://fleet/results")
 
 
@@ -300,7 +300,7 @@ def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: 
     with pytest.raises(FormatError, match=r"nowhere: no such file; expected the path of"):
         fleet.open(tmp_path / "nowhere", client)
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"file: is a file; expected the folder for databases"):
+    with pytest.raises(UsageError, match=r"file is a file; expected the folder for databases"):
         fleet.open(tmp_path / "run", client, tmp_path / "file")
 
 

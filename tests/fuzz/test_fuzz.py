@@ -57,7 +57,7 @@ def test_changed_files(part: int, fuzzer: Fuzzer) -> None:
 
 def test_what_is_a_fault() -> None:
     """The verdicts themselves."""
-    fine = {"words": ["info", "/f/net.sqlite"], "code": 1, "stderr": "pyprof info: /f/net.sqlite: is empty.\n",
+    fine = {"words": ["info", "/f/net.sqlite"], "code": 1, "stderr": "pyprof info: /f/net.sqlite is empty.\n",
             "outside": [], "changed": [], "left": [], "damaged": False}  # fmt: skip
     assert judge("nsys", fine) == "sentence"
     assert judge("nsys", fine | {"code": 0, "stderr": "", "differs": ""}) == "ok"
@@ -66,7 +66,7 @@ def test_what_is_a_fault() -> None:
         ({"stderr": "x.py:1: RuntimeWarning: overflow\n", "code": 0}, "warning"),
         ({"stderr": "pyprof info: one.\npyprof info: two.\n"}, "odd sentence"),
         ({"stderr": "is empty.\n"}, "odd sentence"),
-        ({"stderr": "pyprof info: /tmp/a/run/tmp/pyprof-x/p.sqlite: is empty.\n"}, "odd sentence"),
+        ({"stderr": "pyprof info: /tmp/a/run/tmp/pyprof-x/p.sqlite is empty.\n"}, "odd sentence"),
         ({"stderr": "pyprof info: x: this could not be computed (KeyError: 0).\n"}, "odd sentence"),
         ({"code": 3}, "odd sentence"),
         ({"outside": ["os.remove /home/user/key"]}, "escaped"),

@@ -45,7 +45,7 @@ def load(path: Path) -> Trace | str:
         rows(trace)
     except FormatError as error:
         text = str(error)
-        assert text.startswith(f"{path}: ")
+        assert text.startswith(f"{path}")
         assert "\n" not in text
         return text
     return trace
@@ -384,7 +384,7 @@ def test_the_command_says_one_sentence_and_writes_nothing(
     assert main([str(path), "-o", str(out)]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith(f"parse.py: {path}: ")
+    assert told.err.startswith(f"parse.py: {path}")
     assert len(told.err.strip().splitlines()) == 1
     assert not out.exists()
 

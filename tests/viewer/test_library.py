@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pyprof import session
-from pyprof.errors import FormatError
+from pyprof.errors import DamagedError
 from pyprof.viewer import cache, library, sources
 from pyprof.viewer.problems import Trouble
 from tests import kineto
@@ -80,11 +80,13 @@ def test_an_import_whose_database_is_useless_is_not_repeated(tmp_path, monkeypat
     with serving(path) as client:
         assert client.http.get("/api/profile").json()["type"] == "opening"
         until(lambda: client.http.get("/api/profile").json()["type"] != "opening")
-        assert client.http.get("/api/profile").json()["detail"].endswith("is damaged.")
+        problem = client.http.get("/api/profile").json()
+        assert (problem["type"], problem["title"]) == ("damaged", "The database is damaged")
+        assert problem["detail"].endswith("is damaged.")
 
 
 def failing_to_open(path: Path) -> None:
-    raise FormatError(f"{path}: is damaged.")
+    raise DamagedError(f"{path} is damaged.")
 
 
 def test_a_file_that_is_replaced_is_read_anew(copied, tmp_path):
@@ -165,6 +167,7 @@ def test_files_that_are_no_profile(tmp_path, copied):
             found = client.http.get("/api/profile")
             assert (found.status_code, found.json()["type"]) == (409, type_), name
             assert name in found.json()["detail"]
+            assert found.json()["recording"] == name.partition(".")[0].removesuffix("_dldb")
             assert "Traceback" not in found.text
 
 

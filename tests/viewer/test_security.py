@@ -121,7 +121,7 @@ def test_without_a_token_nothing_is_told(locked):
     for path in ("/", "/ops", "/assets/app.js", "/index.html"):
         page = ask(locked, path, token=None)
         assert page.status_code == 401
-        assert "Token required" in page.text
+        assert "A token is needed" in page.text
         assert "the page" not in page.text.replace("Open the page", "")
     assert "not the token" not in page.text
 

@@ -128,7 +128,12 @@ async function read<T>(request: Promise<Response>, content: (response: Response)
   } catch (error) {
     if (!(error instanceof TypeError)) throw error; // cancelled, or no JSON
     connection.lost(); // before the answer or in the middle of it
-    throw new Problem("offline", "No answer", "The server is not responding. The page reconnects by itself once it runs again.", 0);
+    throw new Problem(
+      "offline",
+      "The server is not responding",
+      "The server is not responding. The page reconnects by itself once it runs again.",
+      0,
+    );
   }
   const body = await response.json().catch(() => ({}));
   throw new Problem(
@@ -138,6 +143,7 @@ async function read<T>(request: Promise<Response>, content: (response: Response)
     response.status,
     body.parameter ?? null,
     body.progress ?? null,
+    body.recording ?? null,
   );
 }
 

@@ -7,6 +7,8 @@ export class Problem extends Error {
     readonly status: number,
     readonly parameter: string | null = null,
     readonly progress: number | null = null,
+    /** The name of the recording that cannot be opened, or not yet. */
+    readonly recording: string | null = null,
   ) {
     super(detail);
   }

@@ -13,6 +13,8 @@ const AMOUNT = new RegExp(`^\\s*(${NUMBER})\\s*([a-zA-Zµ%]*)\\s*$`);
 const COMPARISON = /^\s*(<=|>=|=|<|>)(.*)$/s;
 const DIGITS = /^[0-9,.\-+eE]+$/;
 const EXPONENT = 1e10; // numbers with a fraction are written with an exponent from here on
+const YES = ["1", "y", "ye", "yes"];
+const NO = ["0", "n", "no"];
 
 type Test = (value: Cell) => boolean;
 
@@ -138,8 +140,10 @@ export class Rows {
     let test: Test;
     if (column.kind === "str" || column.kind === "object") test = textTest(condition);
     else if (column.kind === "bool") {
-      if (word !== "0" && word !== "1") throw wrong(`filter '${condition}': for a boolean column, use 1 for yes or 0 for no.`, "filter");
-      test = (cell) => cell === (word === "1");
+      const said = folded(word);
+      const yes = YES.includes(said);
+      if (!yes && !NO.includes(said)) throw wrong(`filter '${condition}': for a boolean column, use yes or no.`, "filter");
+      test = (cell) => cell === yes;
     } else test = numberTest(condition, column);
     return (row) => {
       const cell = this.value(at, row);

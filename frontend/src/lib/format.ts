@@ -189,8 +189,9 @@ export function numbering(one: { first: number; last: number; steps: readonly [n
   return `Iterations are counted from 0: the program's ${range("step", first, last)} ${first === last ? "is" : "are"} ${range("iteration", one.first, one.last)}.`;
 }
 
-/** A sentence of the server's, whose microseconds are plain letters, as a terminal needs them. */
-export const prose = (text: string): string => text.replace(/(\d) us\b/g, "$1 µs");
+/** A sentence of the server's, whose microseconds are plain letters, as a terminal needs them; a number and its unit stay in one line. */
+export const prose = (text: string): string =>
+  text.replace(/(\d) us\b/g, "$1 µs").replace(/(\d) (?=(?:%|[nµm]?s|[KMGT]?i?B|[kMGTP]?(?:FLOPs?|B|Hz)(?:\/s)?)(?![\w]))/g, "$1\u00a0");
 
 /** A kernel's name without what nearly all of torch's begin with, as far as it is cut at its end. */
 export const kernel = (name: string): string => name.replace(/^void /, "").replace(/^(at::native::|\(anonymous namespace\)::)+(?=\w)/, "");

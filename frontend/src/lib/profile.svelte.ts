@@ -29,10 +29,10 @@ export const served = {
   },
 };
 
-/** A heading as the page says it: the DataLoader is spelled as torch does, and not as DLProf. Without a GPU, time is operators' own on
+/** A heading as the page says it: the DataLoader is spelled as torch does, and not as DLProf; what is a time of calls says so. Without a GPU, time is operators' own on
  * the CPU, and there are no API calls. */
 export function titled(heading: string): string {
-  const spelled = heading.replace("Dataloader", "DataLoader");
+  const spelled = heading.replace("Dataloader", "DataLoader").replace(/^(FLOPs|Bytes) Unknown /, "Time of Unknown $1 ");
   return served.gpu
     ? spelled
     : spelled.replace("GPU Time", "Own Time").replace("GPU Start Time", "Start Time (ns)").replace(" incl. API", "");

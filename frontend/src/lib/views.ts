@@ -96,7 +96,7 @@ export const VIEWS: readonly View[] = [
     aliases: [{ name: "Memory View" }],
     nothing: (profile) =>
       profile.counts.memory_events === 0 &&
-      "No single allocation was recorded: torch.profiler records them with profile_memory=True, pyprof.profile() with memory=True.",
+      "Allocations were not recorded: torch.profiler records them with profile_memory=True, pyprof.profile() with memory=True.",
     load: () => import("../views/Memory.svelte"),
   },
   {

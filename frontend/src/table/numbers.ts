@@ -70,6 +70,13 @@ export function written(value: number, { column, scale, places, whole }: Numbers
   };
 }
 
+/** How many letters the longer of two lines has into which a heading is broken best. */
+export function linesOf(heading: string): number {
+  const words = heading.split(" ");
+  const long = (some: readonly string[]): number => some.join(" ").length;
+  return Math.min(...words.map((_word, at) => Math.max(long(words.slice(0, at)), long(words.slice(at)))));
+}
+
 /** The heading of a column with the unit that is shown. */
 export function headed(heading: string, scale: format.Scale | undefined): string {
   return scale ? `${format.unitless(heading)} (${scale.name})` : heading;

@@ -105,7 +105,7 @@ def _whole(path: Path, lost: dict[str, int]) -> tuple[dict[str, Any], Collector]
     trace = document(texts.read(path, lost), lost)
     if trace is None:
         raise FormatError(
-            f"{path}: is JSON without a list of trace events; expected a trace that torch.profiler wrote "
+            f"{path} is JSON without a list of trace events; expected a trace that torch.profiler wrote "
             "(export_chrome_trace)."
         )
     collector = Collector(lost)

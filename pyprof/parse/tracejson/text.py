@@ -52,14 +52,14 @@ def read(path: Path, lost: dict[str, int]) -> bytes:
         text = _salvage(path, limit)
         if not text:
             raise FormatError(
-                f"{path}: is compressed and damaged from its beginning; copy it again."
+                f"{path} is compressed and damaged from its beginning; copy it again."
             ) from None
         lost["ends of a compressed file that is cut off or damaged"] = 1
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise FormatError(f"{path} cannot be read ({error.strerror or error}).") from error
     if len(text) > limit:
         raise FormatError(
-            f"{path}: holds more than {limit} bytes, which is too much for its size; if this is expected, "
+            f"{path} holds more than {limit} bytes, which is too much for its size; if this is expected, "
             "decompress it first (gunzip)."
         )
     return text

@@ -24,7 +24,7 @@ from pyprof.store.write import facts
 
 _MAGIC = b"PyProf1\n"
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
-_DAMAGED = "{}: is no part of a run, or a damaged one. Remove it, and read the recording again."
+_DAMAGED = "{} is no part of a run, or a damaged one. Remove it, and read the recording again."
 
 
 class Facts(NamedTuple):

@@ -137,6 +137,11 @@ class Page:
         return str(self.tab.evaluate("location.hash"))
 
 
+def plain(text: str) -> str:
+    """A sentence of the page as the server wrote it: its numbers stay with their units by blanks that do not break."""
+    return text.replace("\u00a0", " ")
+
+
 @pytest.fixture(scope="module")  # its event loop would be in the way of other modules'
 def chromium() -> Iterator[Any]:
     """The browser. Skips where there is none, or no page."""

@@ -15,7 +15,7 @@ from pyprof.commands import main
 from pyprof.reports.headline import mean_step
 from pyprof.rules.context import Run
 from pyprof.viewer import demo
-from tests.viewer.browser.conftest import Open, Page, read
+from tests.viewer.browser.conftest import Open, Page, plain, read
 from tests.viewer.conftest import Asking, serving
 
 SCALE = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -55,7 +55,7 @@ def test_the_step(page: Page, recording: Any, capsys: pytest.CaptureFixture[str]
     assert main.main(["report", str(path)]) == 0
     terminal = capsys.readouterr().out
     page.go()
-    sentence = page.find("[data-headline]").inner_text()
+    sentence = plain(page.find("[data-headline]").inner_text())
     mean = sentence.removeprefix("A step takes ").partition(",")[0]
     assert nanoseconds(mean) == pytest.approx(step.length, rel=0.005)
     assert f"Step {mean}, mean of {step.number} steps" in terminal.splitlines()[0]
@@ -98,7 +98,9 @@ def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
     page.go("gpus")
     assert float(page.column("gpus", "utilization")[0]) == pytest.approx(gpu["utilization"], abs=0.00005)
     causes = page.find("[data-cause]").all()
-    shares = [cause.inner_text().partition(" % of the idle time")[0].rsplit(", ", 1)[-1] for cause in causes]
+    shares = [
+        plain(cause.inner_text()).partition(" % of the idle time")[0].rsplit(", ", 1)[-1] for cause in causes
+    ]
     totals = prof.report("idle").groupby("cause")["total_ns"].sum().sort_values(ascending=False)
     assert [percent(share) for share in shares] == [
         pytest.approx(100 * total / idle, abs=0.051) for total in totals.iloc[: len(shares)]

@@ -114,7 +114,7 @@ def test_why_a_view_is_empty(opened: Open, on_cpu: Any):
     for view, words in (
         ("kernels", "Everything ran on the CPU"),
         ("gpus", "Nothing ran on a GPU"),
-        ("memory", "No single allocation was recorded"),
+        ("memory", "Allocations were not recorded"),
         ("compare", "only one"),
     ):
         page.go(view)
@@ -133,7 +133,7 @@ def test_views_without_anything_are_dimmed_and_say_why(opened: Open, on_cpu: Any
         for link in page.find("nav a.nothing").all()
     }
     assert tips == {
-        "memory": "No single allocation was recorded: torch.profiler records them with profile_memory=True, "
+        "memory": "Allocations were not recorded: torch.profiler records them with profile_memory=True, "
         "pyprof.profile() with memory=True.",
         "compare": "There is only one run.",
         "lines": "No call stack was recorded, so there are no source lines: record with pyprof.init(), or "

@@ -11,7 +11,7 @@ import pytest
 
 from pyprof.viewer import demo
 from tests import kineto
-from tests.viewer.browser.conftest import Open, Page, read
+from tests.viewer.browser.conftest import Open, Page, plain, read
 from tests.viewer.conftest import Asking, serving
 
 NAMES = {
@@ -154,6 +154,29 @@ def test_a_database_that_vanished(opened: Open, copied: Callable[[], Path]):
         page.wrong.clear()  # the server's 410
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_damaged_database_is_one_problem(opened: Open, copied: Callable[[], Path], width: int):
+    """Its title is the server's, the header has its name, and what would lead to the same again is not offered."""
+    file = copied(
+        "a_name_without_blanks_that_is_wider_than_a_phone_whatever_the_folder_is_called_dldb.sqlite"
+    )
+    file.write_bytes(file.read_bytes()[:20000])
+    with serving(file) as server:
+        page = opened(server)
+        page.tab.set_viewport_size({"width": width, "height": 800})
+        page.tab.goto(server.url)
+        page.tab.wait_for_selector("[data-trouble=damaged]")
+        assert page.find("[data-trouble] h1").inner_text() == "The database is damaged"
+        assert f"{file.name} is damaged (expected " in page.find("[data-trouble] p").first.inner_text()
+        assert page.find("header .name").inner_text() == file.name.removesuffix("_dldb.sqlite")
+        assert page.find("[data-trouble] .button").all_inner_texts() == ["Try again"]
+        assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert all(one.bounding_box()["width"] >= 24 for one in page.find("header button").all())
+        box = page.find("[data-trouble]")
+        assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+        page.wrong.clear()  # the server's 409
+
+
 def test_the_theme_is_kept(page: Page):
     page.go()
     page.find("button[aria-label='Dark colours']").click()
@@ -285,7 +308,7 @@ def test_the_first_finding_is_three_keys_away(page: Page, client: Asking):
     page.tab.keyboard.press("Tab")
     assert page.tab.evaluate("document.activeElement.innerText") == "To the findings"
     page.tab.keyboard.press("Enter")
-    assert page.tab.evaluate("document.activeElement.innerText") == first["problem"]
+    assert plain(page.tab.evaluate("document.activeElement.innerText")) == first["problem"]
     page.tab.keyboard.press("Enter")
     page.find("aside h2").wait_for()
     assert page.parameters() == f"#/overview?d=finding%3A{first['id']}"

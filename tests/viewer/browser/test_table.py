@@ -91,13 +91,17 @@ def test_two_filters_at_once(page: Page):
 
 @pytest.mark.statement("DT05", "OK08", "OK09")
 def test_booleans_are_1_and_0(page: Page, prof: session.Profile):
+    """Or yes and no, as the empty field says."""
     page.go("ops")
     table = prof.report("detail")
-    fill(page, "[data-table=ops] [aria-label='Filter TC Eligible']", "1")
-    assert set(page.column("ops", "eligible")) == {"✓"}
-    assert len(page.rows("ops")) == int(table["eligible"].fillna(False).sum())
-    fill(page, "[data-table=ops] [aria-label='Filter TC Eligible']", "0")
-    assert set(page.column("ops", "eligible")) == {"✗"}
+    field = "[data-table=ops] [aria-label='Filter TC Eligible']"
+    assert page.find(field).get_attribute("placeholder") == "yes / no"
+    for yes, no in (("1", "0"), ("yes", "No")):
+        fill(page, field, yes)
+        assert set(page.column("ops", "eligible")) == {"✓"}
+        assert len(page.rows("ops")) == int(table["eligible"].fillna(False).sum())
+        fill(page, field, no)
+        assert set(page.column("ops", "eligible")) == {"✗"}
     assert page.find("[data-key=eligible] [role=img]").first.get_attribute("aria-label") == "no"
 
 

@@ -902,7 +902,11 @@ def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking, width: i
         assert len({round(y / 4) for y in middles}) == lines, middles
         assert max(box["x"] + box["width"] for box in (one.bounding_box() for one in shown)) <= width
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
-        assert surface(page)["height"] > height * (0.4 if lines == 1 else 0.6)
+        # On a phone, whose panels are below the lanes, they are no higher than their tracks.
+        least = height * (0.4 if lines == 1 else 0.45)
+        assert surface(page)["height"] > min(
+            least, page.tab.evaluate("window.timeline.picture.layout.height") - 2
+        )
 
 
 def test_a_recording_without_a_gpu(opened: Open, on_cpu: Asking):
@@ -1201,7 +1205,10 @@ TIMES = """row => [row.dataset.group ?? row.dataset.total ?? row.dataset.part,
 def test_steps_are_marked(page: Page):
     """And the colors of idle time have their names in the legend."""
     start(page)
-    assert {"Idle:", "launch-bound"} <= set(page.find("[aria-label=Colors] li").all_inner_texts())
+    assert (
+        "launch-bound"
+        in " ".join(page.find("[aria-label=Colors] li").all_inner_texts()).partition("Idle:")[2]
+    )
     assert page.find("[data-axis] .step").count() == STEPS
 
 
