@@ -278,10 +278,10 @@ def test_a_socket_that_others_reach_is_refused(capsys: pytest.CaptureFixture[str
     folder.chmod(0o700)
     (folder / "socket").write_text("a file")
     assert cli.main(words) == 1
-    assert "cannot listen there (Address already in use)" in capsys.readouterr().err
+    assert "cannot be listened on (Address already in use)" in capsys.readouterr().err
     assert (folder / "socket").read_text() == "a file"
     assert cli.main([*words[:2], str(folder / ("s" * 200)), words[-1]]) == 1
-    assert "cannot listen there (AF_UNIX path too long;" in capsys.readouterr().err
+    assert "cannot be listened on (AF_UNIX path too long;" in capsys.readouterr().err
     assert cli.main([*words, str(folder)]) == 2
     assert "takes one folder" in capsys.readouterr().err
 
