@@ -167,7 +167,7 @@ def test_where_no_file_can_be_written_the_windows_of_the_cuda_profiler_are_none(
         torch.zeros(2)
     pyprof.shutdown()
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("pyprof: net.sqlite: ")
+    assert first.startswith("pyprof: net.sqlite ")
     assert second.startswith("other.sqlite: ")
     assert Recorded(tmp_path / "other.sqlite").names == ["torch.zeros"]
 
