@@ -54,21 +54,28 @@ class Causes(NamedTuple):
     end: Ints
 
 
-def launch_bound(activity: Activity, low: int, high: int) -> tuple[Ints, Ints]:
-    """Return the events in [low, high) for whose launches all devices of a worker waited, and how long in ns."""
+def launch_bound(activity: Activity, first: int, last: int, low: int) -> tuple[Ints, Ints]:
+    """Return the events with ids in [first, last) for whose launches all devices of a worker waited, and how long from
+    `low` on, in ns."""
+    begin, stop = np.searchsorted(activity.id, (first, last)).tolist()
+    start, end = activity.start[begin:stop], activity.end[begin:stop]
+    if not len(start):
+        return start, start
+    order = np.argsort(start, kind="stable")
+    before = activity.end[:begin].max() if begin else low
+    reached = np.maximum.accumulate(np.r_[before, end[order]])[:-1]
+    idle = np.flatnonzero(start[order] > np.maximum(reached, low))
+    event = order[idle]
+    gaps = _recorded(activity, Gaps(reached[idle], start[event], begin + event))
     waits = activity.store.cached(("waits", activity.worker), lambda: Waits(activity))
-    events, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for gaps, length in recorded(activity, None, low, high):
-        late = causes_of(activity, gaps, waits).cause == LAUNCH
-        events.append(gaps.event[late])
-        lengths.append(length[late])
-    return np.concatenate(events), np.concatenate(lengths)
+    late = causes_of(activity, gaps, waits).cause == LAUNCH
+    since, until = np.maximum(reached[idle][late], low), start[event][late]
+    return gaps.event[late], until - since - activity.paused.within(since, until)
 
 
-def recorded(activity: Activity, device: int | None, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:
-    """Yield the gaps of a device, or those common to all devices of the worker, that lie in [low, high) or extend into
-    it, in parts by time, clipped to the recording; and the length in ns of each in [low, high), without pauses in which
-    the recording was read."""
+def recorded(activity: Activity, device: int, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:
+    """Yield the gaps of a device that lie in [low, high) or extend into it, in parts by time, clipped to the recording;
+    and the length in ns of each in [low, high), without pauses in which the recording was read."""
     every = _gaps_around(activity, device, low, high)
     for first in range(0, len(every.start), _AT_ONCE):
         part = Gaps(*(column[first : first + _AT_ONCE] for column in every))

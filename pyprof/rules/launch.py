@@ -129,15 +129,13 @@ def _waits(run: Run) -> pd.DataFrame:
     for sample in run.samples:
         if not len(sample.kernel):
             continue
-        activity = run.source.activity(sample.worker)
-        event, length = launch_bound_gaps(activity, sample.start, sample.end)
         ids = sample.of("id")
+        activity = run.source.activity(sample.worker)
+        event, length = launch_bound_gaps(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
         place = np.searchsorted(ids, activity.id[event])
-        own = place < len(ids)  # the last may be launched after the sample
         parts.append(
             pd.DataFrame({
-                "operator": sample.of("operator")[place[own]], "waited": length[own],
-                "alone": sample.alone[place[own]],
+                "operator": sample.of("operator")[place], "waited": length, "alone": sample.alone[place],
             })
         )  # fmt: skip
     return pd.concat(parts, ignore_index=True)
