@@ -13,15 +13,16 @@ NOT_READ = "recordings not read: "  # how the reason of a loss begins, before th
 
 
 def summary_in(path: Path) -> Path | None:
-    """Return the summary of a fleet that a path is, or that is in the folder; None without one."""
+    """Return the summary of a fleet that a path is, or that is in the folder; None without one. A damaged database of a
+    folder that has the summary's name is one: opening it tells what is wrong."""
     file = path / SUMMARY if path.is_dir() else path
     try:
         if not file.is_file() or not is_database(file):
             return None
         with Store(file, summary=True) as store:
             return file if store.is_summary else None
-    except (FormatError, OSError):  # whoever opens it is told what is wrong
-        return None
+    except (FormatError, OSError):
+        return file if file != path else None
 
 
 def failed(store: Store) -> list[str]:

@@ -28,7 +28,7 @@ class FleetRuns:
         try:
             stamp = Stamp.of(Source(file)) if file.is_file() else None
             if stamp is None or stamp != self._stamp:
-                self._runs = _runs(file) if stamp else {}
+                self._runs = _runs(self._path) if stamp else {}
                 self._stamp = stamp
         except (FormatError, OSError) as error:
             raise of_file(file, FormatError(str(error))) from error
@@ -43,8 +43,8 @@ class FleetRuns:
         return run in self._runs and not self.is_summary(run)
 
 
-def _runs(file: Path) -> dict[str, Source]:
-    summary = fleet_folder.summary_in(file)
+def _runs(path: Path) -> dict[str, Source]:
+    summary = fleet_folder.summary_in(path)
     if summary is None:
         return {}
     ranks = {name: Source(path) for name, path in fleet_folder.databases(summary).items() if name != SUMMARY}

@@ -4,6 +4,7 @@ refused in one sentence."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -64,6 +65,27 @@ def test_reports_of_a_store_are_those_of_all_recordings(
             assert main(["report", report, str(path), "--format", "csv"]) == 0
             texts.append(capsys.readouterr().out)
         assert texts == [texts[2]] * 3, report
+
+
+@pytest.mark.parametrize("damage", ["cut off", "no table"])
+def test_a_damaged_summary_is_named(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(store, folder)
+    file = folder / "fleet.sqlite"
+    if damage == "no table":
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("drop table worker")
+            database.commit()
+    else:
+        file.write_bytes(file.read_bytes()[:50_000])
+    assert main(["report", "stragglers", str(folder)]) == 1
+    assert "fleet.sqlite is damaged" in capsys.readouterr().err
+    with serving(folder) as page:
+        answer = page.http.get("/api/profile")
+        assert answer.status_code == 409
+        assert "fleet.sqlite is damaged" in answer.json()["detail"]
 
 
 def test_other_reports_are_refused_by_name(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
