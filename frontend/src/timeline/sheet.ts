@@ -1,4 +1,5 @@
 // The picture as a file: lanes with a title, the axis, the names of the tracks and the legend, as PNG or as SVG.
+import { title, type Layout } from "./lanes";
 import { HATCH, type Shape } from "./scene";
 
 export interface Sheet {
@@ -15,6 +16,25 @@ export interface Sheet {
   height: number;
   ink: { text: string; soft: string; background: string; hatch: string };
   font: string;
+}
+
+/** Names of what is in the lanes, px from their top. `hits`: what was searched, `late`: how late a worker is. */
+export function namesOf(layout: Layout, hits: string, late: (worker: number) => string | undefined): { y: number; text: string }[] {
+  return [
+    ...(layout.hits === undefined ? [] : [{ y: layout.hits, text: `${hits} · hits` }]),
+    ...layout.tracks.map((one) => ({ y: one.top, text: title(one.track) })),
+    ...layout.busy.map((one) => ({ y: one.top, text: `${one.idle.name} · busy` })),
+    ...layout.counters.map(({ counter, top }) => ({ y: top, text: `GPU ${counter.device} · ${counter.title}` })),
+    ...layout.headings.map((one) => ({ y: one.top, text: [one.name, late(one.worker)].filter(Boolean).join(" ") })),
+  ];
+}
+
+/** Colors of the page by their variables, and the font of an element. */
+export function styleOf(element: Element): Pick<Sheet, "ink" | "font"> & { color: (variable: string) => string } {
+  const style = getComputedStyle(document.documentElement);
+  const color = (variable: string): string => style.getPropertyValue(variable).trim();
+  const ink = { text: color("--text"), soft: color("--soft"), background: color("--bg"), hatch: color("--c-outside") };
+  return { ink, font: getComputedStyle(element).fontFamily, color };
 }
 
 const SIDE = 224; // px: names

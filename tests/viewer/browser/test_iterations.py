@@ -206,6 +206,7 @@ def test_other_iterations_are_added_up(opened: Open, own: Asking):
     page.go("op-types")  # the viewer can be used meanwhile
     page.find("[data-job=done]").wait_for()
     assert "Success!" in page.find("[data-job]").inner_text()
+    page.settled()
     before = sum(int(text.replace(",", "")) for text in page.column("types", "calls"))
     page.find("[data-job] button:text-is('Refresh')").click()
     page.settled()

@@ -1,0 +1,76 @@
+// The steps that the program marked: where they are on the axis, and their labels.
+import type { Timeline } from "../api/client";
+import * as format from "../lib/format";
+import type { Pair } from "./layouts";
+import { isOther } from "./sides";
+import { moved, shiftOf, type Shifts, type Window } from "./view";
+
+type Marked = Timeline["steps"][number];
+
+/** A step, where it is on the axis. */
+export type PlacedStep = Marked & Window;
+
+export type LabelledStep = PlacedStep & {
+  name: string;
+  /** Whether its label would lie on another one. */
+  covered: boolean;
+};
+
+const MOST = 200; // steps with labels
+const LETTER = 7; // px
+const APART = 2; // px between starts that are seen to differ
+
+export const placedSteps = (steps: readonly Marked[], shifts: Shifts): PlacedStep[] =>
+  steps.map((one) => ({ ...one, ...moved({ from: one.start, to: one.end }, shiftOf(shifts, one.worker)) }));
+
+const nameOf = ({ worker, number }: Marked): string => `${isOther(worker) ? "new " : ""}step ${number}`;
+
+/** The steps of a window that is `width` px wide. Where steps of one number do not begin together, labels say of which
+ * worker they are. */
+export function labelled(
+  steps: readonly PlacedStep[],
+  workers: ReadonlyMap<number, string>,
+  window: Window,
+  width: number,
+): LabelledStep[] {
+  const pixels = (time: number): number => (time / (window.to - window.from)) * width;
+  const shown = steps
+    .filter((one) => one.to > window.from && one.from < window.to)
+    .sort((one, other) => one.from - other.from)
+    .slice(0, MOST);
+  const apart = new Set<string>();
+  const first = new Map<string, number>();
+  for (const one of shown) {
+    const begun = first.get(nameOf(one));
+    if (begun === undefined) first.set(nameOf(one), one.from);
+    else if (pixels(one.from - begun) > APART) apart.add(nameOf(one));
+  }
+  let free = -Infinity; // px, where the last label ends
+  return shown.map((one) => {
+    const at = pixels(Math.max(one.from, window.from) - window.from);
+    const name = nameOf(one) + (apart.has(nameOf(one)) ? ` ${workers.get(one.worker) ?? ""}` : "");
+    const room = LETTER * name.length + 8;
+    const cut = one.from < window.from && pixels(one.to - window.from) < room; // the next step begins there
+    const covered = at < free || cut; // by the label of another rank's step
+    if (!covered) free = at + room;
+    return { ...one, name, covered };
+  });
+}
+
+/** The step at a time, of a worker if one is named. */
+export const stepAt = (steps: readonly PlacedStep[], time: number, worker?: number): PlacedStep | undefined =>
+  steps.find((one) => (worker === undefined || one.worker === worker) && one.from <= time && time < one.to);
+
+/** The step of the first worker at a time, and the next one. */
+export function following(steps: readonly PlacedStep[], time: number): Pair | undefined {
+  const own = steps.filter((one) => one.worker === steps[0]!.worker);
+  const before = own.findLastIndex(({ from }) => from <= time);
+  const at = Math.min(Math.max(before, 0), own.length - 2);
+  return at >= 0 ? { area: own[at]!, versus: own[at + 1]! } : undefined;
+}
+
+/** What a stretch of time is called: the step that it is, or how long it is. */
+export function titleOf(steps: readonly PlacedStep[], { from, to }: Window): string {
+  const step = steps.find((one) => one.from === from && one.to === to);
+  return step ? `step ${step.number}` : `${format.time(to - from)} at ${format.time(from)}`;
+}
