@@ -150,7 +150,9 @@ def test_a_cell_shows_its_value_and_the_profile(run: Run) -> None:
     assert len([one for one in run.outputs["quiet"] if "data" in one]) == 1
     assert not run.html("line")  # the profile has a name there
     assert run.said("cell").startswith("kept.sqlite: ")
-    assert re.fullmatch(r"cell2\.sqlite: \d+ operators, 2 calls\n", run.said("line"))  # no path of a temporary folder
+    assert re.fullmatch(
+        r"cell2\.sqlite: \d+ operators, 2 calls\n", run.said("line")
+    )  # no path of a temporary folder
 
 
 def test_a_schedule_counts_the_steps_of_the_optimizer(run: Run) -> None:
