@@ -129,7 +129,7 @@ REFUSED = {
     "-- nothing": "is empty",
     "selec": "syntax error",
     "select * from kernel": "Did you mean kernels?",
-    "select * from nothing": "Views: kernels, copies, cpu_events,",
+    "select * from elsewhere": "Views: kernels, copies, cpu_events,",
     "select duration from kernels": "Did you mean duration_ns?",
     "select ?": "wrong",
     "select '\ud800'": "UTF-8",
