@@ -69,7 +69,7 @@ setup(
         "numpy>=1.26",
         "nvtx>=0.2.12",
         "pandas>=2.2",
-        "pyarrow>=15.0",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/needed.py
+        "pyarrow>=15.0",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/frame.py
         "rich>=13",
     ],
     extras_require={
@@ -81,7 +81,7 @@ setup(
         "mcp": ["mcp>=2", "pydantic>=2"],
         "notebook": ["ipython>=8.15"],
         "tui": ["textual>=8", "pydantic>=2"],
-        "tensorboard": ["tensorboard>=2.3", "a2wsgi>=1.10", *VIEWER],
+        "tensorboard": ["tensorboard>=2.8", "a2wsgi>=1.10", *VIEWER],  # older ones do not start on Python 3.11
         "transformers": ["transformers>=4.41", "accelerate>=1.1"],
         "viewer": VIEWER,
     },

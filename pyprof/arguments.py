@@ -81,9 +81,9 @@ def check_output(arguments: argparse.Namespace, *inputs: str) -> None:
         os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source)
         for source in inputs
     ):
-        raise UsageError(f"{path} is an input and would be replaced; name another file with -o.")
+        raise UsageError(f"{path} is an input and would be replaced; name another file.")
     if not arguments.force and not _is_stream(path):
-        raise UsageError(f"{path} exists: use --force to replace it, or name another file with -o.")
+        raise UsageError(f"{path} exists: use --force to replace it, or name another file.")
 
 
 def _is_stream(path: str) -> bool:

@@ -46,13 +46,9 @@ def run_command(
         say(prog, _MEMORY)
         return 1
     except ImportError as error:
-        # pyarrow from 26 on needs numpy 2 but does not declare it, so that pip installs it beside numpy 1.26.
-        if "numpy" not in str(error).lower():
+        if not (sentence := numpy_conflict(error)):
             raise
-        say(
-            prog,
-            f"{error}. Install a newer numpy (pip install 'numpy>=2') or an older pyarrow ('pyarrow<26').",
-        )
+        say(prog, sentence)
         return 1
     except OSError as error:
         if error.filename is None:
@@ -60,6 +56,14 @@ def run_command(
         name = "stdout" if error.filename is None else os.fsdecode(error.filename)
         say(prog, f"{name}: {error.strerror or error}.")
         return 1
+
+
+def numpy_conflict(error: ImportError) -> str:
+    """Return what to install if an import has failed because of numpy's version, else "". pyarrow from 26 on needs
+    numpy 2 but does not declare it, so that pip installs it beside numpy 1.26."""
+    if "numpy" not in str(error).lower():
+        return ""
+    return f"{error}. Install a newer numpy (pip install 'numpy>=2') or an older pyarrow ('pyarrow<26')."
 
 
 def _leave_stdout() -> None:

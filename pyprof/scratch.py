@@ -53,6 +53,12 @@ def around(path: str) -> str | None:
     return os.path.dirname(folder) if folder in _open else None
 
 
+def shown(path: str) -> str:
+    """Return the name of a file as a person is told it: without the path where that is a temporary folder."""
+    folder = os.path.dirname(path)
+    return os.path.basename(path) if {folder, os.path.dirname(folder)} & _open.keys() else path
+
+
 @contextmanager
 def removed_by_signals() -> Iterator[None]:
     """Make SIGTERM and SIGHUP remove the folders of this process before they end it. Main thread only; ignored signals

@@ -452,6 +452,9 @@ class Profile:
 
         return show(str(self._path), height)
 
+    def __repr__(self) -> str:
+        return f"<Profile {self._path}>"
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the overview, as IPython and notebooks show it."""
         overview = self.overview

@@ -362,6 +362,20 @@ def test_a_slow_iteration_decides_nothing():
     assert slower.margin[0] < 3
 
 
+def test_an_increase_is_significant_exactly_if_it_exceeds_the_margin():
+    """Also where the other run is so much slower that its iterations are outliers among those of both."""
+    rng = np.random.default_rng(1)
+    significant = []
+    for _ in range(30):
+        rows = (
+            np.exp(rng.standard_normal((12, 6))) * np.repeat([1.0, rng.choice([1.0, 3.0, 10.0])], 6)[:, None]
+        )
+        result = differences(rows[:6], rows[6:], np.zeros(6), np.full(6, 0.01))
+        assert ((result.other - result.base > result.margin) == (result.p <= ALPHA)).all()
+        significant += (result.p <= ALPHA).tolist()
+    assert 20 < sum(significant) < len(significant) - 20
+
+
 def test_iterations_that_are_alike_count_in_blocks():
     rng = np.random.default_rng(0)
     independent, drift = rng.standard_normal(200), [0.0]

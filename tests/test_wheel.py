@@ -113,6 +113,19 @@ def test_every_package_in_the_page_has_its_notice(content: dict[str, bytes]) -> 
     assert one(content, "/licenses/LICENSE")
 
 
+def test_an_sdist_is_the_whole_project() -> None:
+    """MANIFEST.in names every file of the repository; setuptools adds those of the package and its own."""
+    filelist = pytest.importorskip("setuptools._distutils.filelist")
+    files = filelist.FileList()
+    names = {path.relative_to(ROOT).as_posix() for path in tracked()}
+    files.set_allfiles(sorted(names))
+    for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            files.process_template_line(line)
+    added = {"setup.py", "MANIFEST.in", *(name for name in names if name.startswith("pyprof/"))}
+    assert sorted(names - set(files.files) - added) == []
+
+
 def test_bill_of_materials(content: dict[str, bytes]) -> None:
     """CycloneDX, as PEP 770 has it: packages in the page, and requirements."""
     bill = json.loads(one(content, ".dist-info/sboms/torch-pyprof.cdx.json"))

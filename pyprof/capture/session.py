@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
 
-from pyprof import atomic_file
+from pyprof import atomic_file, scratch
 from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
 from pyprof.capture.collectors import kineto
 from pyprof.capture.collectors.device import KERNEL
@@ -448,7 +448,7 @@ class Session:
             *([f"{lost} not recorded"] if (lost := sum(data.lost.values())) else []),
         ]
         hint = f". {rotation.HINT}" if data.is_empty(device.records) else ""
-        print(f"{self.output}: {', '.join(counts)}{hint}", file=sys.stderr)
+        print(f"{scratch.shown(self.output)}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
 def _let_go() -> None:

@@ -61,7 +61,8 @@ def run(arguments: argparse.Namespace) -> None:
     stages = Stages(MINIMAL, arguments.prog)
     with stages.stage("reading"):
         profile = Profile.open(arguments.file, progress=stages.progress)
-        with Queries(profile.database.path, arguments.file, arguments.timeout) as queries:
+        advice = "Select fewer rows, or raise the limit with --timeout."
+        with Queries(profile.database.path, arguments.file, arguments.timeout, advice) as queries:
             answer = queries.answer(text, limit)
         frame = answer.frame()
         _, table = render_report(report._replace(columns=described(answer)), profile.source(), arguments)

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             "needs a terminal; `pyprof report FILE` prints the same figures to a pipe or a file."
         )
     if any(importlib.util.find_spec(name) is None for name in ("textual", "pydantic")):
-        raise PyProfError(f"pyprof top needs the packages textual and pydantic: {install('tui')} {WHERE}.")
+        raise PyProfError(f"needs the packages textual and pydantic: {install('tui')} {WHERE}.")
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
     from pyprof.store.files import limited

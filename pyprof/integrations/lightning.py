@@ -14,8 +14,6 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyprof.capture.instrument.user_ranges import annotate
-from pyprof.capture.loops import Loop
 from pyprof.errors import MissingPackage
 
 if TYPE_CHECKING:
@@ -24,15 +22,20 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, profilers
 
     from pyprof.capture.loops import Schedule
-elif "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
-    from pytorch_lightning import Callback, profilers
-else:
-    try:
-        from lightning.pytorch import Callback, profilers
-    except ModuleNotFoundError as error:
-        if error.name != "lightning":
-            raise
-        raise MissingPackage(__name__, "lightning", "lightning") from None
+
+try:
+    if not TYPE_CHECKING:
+        if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
+            from pytorch_lightning import Callback, profilers
+        else:
+            from lightning.pytorch import Callback, profilers
+
+    from pyprof.capture.instrument.user_ranges import annotate
+    from pyprof.capture.loops import Loop
+except ModuleNotFoundError as error:
+    if error.name not in ("lightning", "torch"):
+        raise
+    raise MissingPackage(__name__, error.name, "lightning") from None
 
 _FIT = "fit"
 _RANGES = (

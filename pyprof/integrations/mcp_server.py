@@ -52,7 +52,7 @@ class Profiles:
         if not name:
             if len(self._allowed) == 1 and self._allowed[0].is_file():
                 return self._allowed[0]
-            raise UsageError("name a profile: the tool `profiles` lists them.")
+            raise UsageError("name a profile: the tool `list_profiles` lists them.")
         for allowed in self._allowed:
             base = allowed if allowed.is_dir() else allowed.parent
             file = (base / name).resolve()
@@ -225,7 +225,12 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
         one = profiles.get(profile)
         first, count = _page(limit, offset)
         with Queries(one.database.path, one.database.label, SECONDS) as queries:
-            answer = queries.answer(sql, count, first)
+            try:
+                answer = queries.answer(sql, count, first)
+            except UsageError as error:
+                raise UsageError(
+                    f"{error} The tool `describe_views` has the views and their columns."
+                ) from error
         out = _rows(answer.columns, answer.rows, first, None)
         if answer.more and "next_offset" not in out:
             out["next_offset"] = first + len(out["rows"])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tensorboard.plugins import base_plugin
 
 from pyprof.errors import WHERE, install
+from pyprof.frame import numpy_conflict
 
 if TYPE_CHECKING:
     from pyprof.integrations.tensorboard_page import Page
@@ -53,8 +54,10 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
     def is_active(self) -> bool:
         """Return whether the log directory holds a profile. TensorBoard asks often: names of files decide."""
-        from pyprof.parse.name_search import holds_recording
-
+        try:
+            from pyprof.parse.name_search import holds_recording
+        except ImportError:  # the tab says what is wrong
+            return bool(self._logdir)
         return bool(self._logdir) and holds_recording(Path(self._logdir))
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
@@ -71,8 +74,10 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]
             )
         with self._lock:
             if self._page is None:
-                from pyprof.integrations.tensorboard_page import Page
-
+                try:
+                    from pyprof.integrations.tensorboard_page import Page
+                except ImportError as error:
+                    return _sentence(numpy_conflict(error) or f"{error}.", start_response)
                 self._page = Page(self._logdir)
                 atexit.register(self._page.close)
         _, _, path = environ["PATH_INFO"].partition(_PREFIX)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from a2wsgi import ASGIMiddleware
@@ -25,6 +26,7 @@ from pyprof.viewer.security import Guard
 _FRAMED = {b"x-frame-options": b"SAMEORIGIN"}
 _ANCESTORS = (b"frame-ancestors 'none'", b"frame-ancestors 'self'")
 _STREAMS = "/api/jobs/"
+_REQUEST = "pyprof.request"  # the task of a request, in its environment
 
 
 class Page:
@@ -38,8 +40,13 @@ class Page:
         app = _framed(create(self._server, Guard("localhost", None, any_host=True)))
         self._app = ASGIMiddleware(app, loop=self._loop)  # type: ignore[arg-type]
 
-    def __call__(self, environ: Any, start_response: Any) -> Any:
-        return self._app(environ, start_response)
+    def __call__(self, environ: Any, start_response: Any) -> Iterator[bytes]:
+        try:
+            yield from self._app(environ, start_response)
+        finally:  # a browser that has left is no longer waited for: a2wsgi would keep the request forever
+            request = environ.pop(_REQUEST, None)
+            if request is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(request.cancel)
 
     async def _end(self) -> None:
         await self._server.jobs.close()
@@ -61,6 +68,8 @@ def _framed(app: ASGIApp) -> ASGIApp:
     page asks again instead."""
 
     async def app_of_frame(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["wsgi_environ"][_REQUEST] = asyncio.current_task()
+
         async def send_framed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [

@@ -46,10 +46,11 @@ class Answer(NamedTuple):
 class Queries(Store):
     """A profile database that is open for queries."""
 
-    def __init__(self, path: Path, label: str, seconds: float):
-        """Open a database; `seconds`: that a query may take. Raises FormatError."""
+    def __init__(self, path: Path, label: str, seconds: float, advice: str = "Select fewer rows."):
+        """Open a database; `seconds`: that a query may take, `advice`: what to do where that is too little. Raises
+        FormatError."""
         super().__init__(path, label=label)
-        self._seconds = seconds
+        self._seconds, self._advice = seconds, advice
         with self._query():
             self.connection.set_authorizer(None)
             self.connection.execute("pragma query_only = off")  # it forbids temporary views as well
@@ -81,6 +82,9 @@ class Queries(Store):
             ) from None
         return Answer(columns, [tuple(map(_cell, row)) for row in rows], more)
 
+    def _ended(self) -> PyProfError:
+        return PyProfError(f"the query took more than {self._seconds:g} s and was stopped. {self._advice}")
+
     def damaged(self, reason: object) -> Any:
         """Return the error for what SQLite says: mostly the query is wrong, and not the file."""
         name = getattr(reason, "sqlite_errorname", "")
@@ -93,17 +97,18 @@ def _sentence(text: str) -> str:
     """Return what is wrong with a query.
 
     >>> _sentence("no such table: kernel")
-    'no such table: kernel. Did you mean kernels? Views: pyprof query --help.'
+    'no such table: kernel. Did you mean kernels?'
     """
     if "not authorized" in text or "prohibited" in text or "readonly" in text or "read-only" in text:
-        return "a query can only read: expected one SELECT over the views (pyprof query --help lists them)."
+        return f"a query can only read: expected one SELECT over the views {', '.join(VIEWS)}."
     if "one statement at a time" in text:
         return "expected one statement; found several."
     if match := _UNKNOWN.match(text):
         what, name = match.groups()
         near = nearest(name, VIEWS) if what == "table" else nearest(name.rpartition(".")[2], _columns())
-        where = " Views: pyprof query --help." if what == "table" else " Columns: docs/sql.md."
-        return f"{text}.{near}{where if what != 'function' else ''}"
+        views = "" if near else f" Views: {', '.join(VIEWS)}."
+        where = {"table": views, "column": " Columns: docs/sql.md."}.get(what, "")
+        return f"{text}.{near}{where}"
     return f"the query is wrong: {text}."
 
 

@@ -13,8 +13,15 @@ Markdown or Parquet; `prof.query("select ...")` returns a data frame. This page 
 pyprof.reference sql`.
 
 ```console
-$ pyprof query net.sqlite 'select module, sum(duration_ns) as total_ns, sum(flops) / sum(duration_ns) / 1e3 as tflop_s
+$ pyprof query transformer.sqlite 'select module, sum(duration_ns) as total_ns, sum(flops) / sum(duration_ns) / 1e3 as tflop_s
   from kernels where tensor_cores = "used" group by module order by 2 desc limit 5'
+module         total_ns  tflop_s
+────────────────────────────────
+head            169,283    608.9
+blocks.3.down    62,113    414.9
+blocks.2.down    62,049    415.3
+blocks.1.down    61,856    416.6
+blocks.0.down    61,697    417.7
 ```
 
 The views below are stable: their columns keep names and meanings, and new ones are added at the end. The tables beneath

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data of a page without names: files, paths, hosts, users and modules become numbers, each the same everywhere.
 
-Names are those that the recording has in its tables: files of call stacks, modules of operators, hosts of workers.
-Every text of the data is taken apart into words and paths, and those that are such a name are replaced. Names of
-operators, of functions and of kernels, and texts that a program gave to its ranges, stay.
+Names are those that the recording has in its tables: files of call stacks, modules of operators, hosts of workers; and
+what ends like a file of Python. Every text of the data is taken apart into words and paths, and those that are such a
+name are replaced. Names of operators, of functions and of kernels, and texts that a program gave to its ranges, stay.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _FACTS = re.compile(
     r"default_dtype|anomaly_mode|collector|format|format_version|layers|device|record_shapes|with_stack|profile_memory|"
     r"session_start_unix_ns|t0|slack|displayTimeUnit)(\.|$)"
 )
+_NUMBER = re.compile(r"\d+$")
 _UNQUOTED = "!'()*~-._"
 
 
@@ -50,17 +51,19 @@ class Names:
         for kind, names in (("host", hosts), ("user", users)):
             for number, name in enumerate(dict.fromkeys(filter(None, names)), 1):
                 self._known.setdefault(name, f"{kind}{number}")
-        for number, name in enumerate(dict.fromkeys(files), 1):
+        self._files = 0
+        for name in dict.fromkeys(files):
             base = re.split(r"[/\\]", name)[-1]
-            self._known[name] = f"file{number}"
-            self._known.setdefault(base, f"file{number}")
+            self._known.setdefault(base, self._file(name))
         for module in modules:
             parts = tuple(re.split(r"[./]", module))
             for length in range(1, len(parts) + 1):
                 self._modules.add(parts[:length])
             for part in parts:
                 if part and not part.isdecimal():
-                    self._components.setdefault(part, f"module{len(self._components) + 1}")
+                    # "layer_*" stands for all of a number (overview.py)
+                    for name in (part, _NUMBER.sub("*", part)):
+                        self._components.setdefault(name, f"module{len(self._components) + 1}")
 
     @classmethod
     def of(cls, database: str, collected: Collected) -> Names:
@@ -110,16 +113,26 @@ class Names:
         >>> names = Names(["/home/user/net.py"], ["net.first"], ["box"], ["anna"])
         >>> names.text("/home/user/net.py:88 in net/first/mm of net.first on box_12 by anna: see /data/x/y")
         'file1:88 in module1/module2/mm of module1.module2 on host1_12 by user1: see path1'
+        >>> names.text("lib/load.py(3): read calls lib/load.py(9): item")
+        'file2(3): read calls file2(9): item'
+        >>> Names([], ["net.Layer_1.Linear_0"]).text("net.Layer_*.Linear_0")
+        'module1.module3.module4'
         """
         replaced = self._memo.get(text)
         if replaced is None:
             replaced = self._memo[text] = _WORD.sub(lambda match: self._word(match[0]), text)
         return replaced
 
+    def _file(self, name: str) -> str:
+        self._files += 1
+        return self._known.setdefault(name, f"file{self._files}")
+
     def _word(self, word: str) -> str:
         whole = self._known.get(word)
         if whole is not None:
             return whole
+        if word.endswith(".py") and word != ".py":  # functions of Python have files that no call stack has
+            return self._file(word)
         host, under, number = word.rpartition("_")
         if under and number.isdecimal() and host in self._known:
             return f"{self._known[host]}_{number}"

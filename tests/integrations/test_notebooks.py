@@ -149,6 +149,10 @@ def test_a_cell_shows_its_value_and_the_profile(run: Run) -> None:
     assert ">relu</td>" in html
     assert len([one for one in run.outputs["quiet"] if "data" in one]) == 1
     assert not run.html("line")  # the profile has a name there
+    assert run.said("cell").startswith("kept.sqlite: ")
+    assert re.fullmatch(
+        r"cell2\.sqlite: \d+ operators, 2 calls\n", run.said("line")
+    )  # no path of a temporary folder
 
 
 def test_a_schedule_counts_the_steps_of_the_optimizer(run: Run) -> None:
@@ -178,6 +182,7 @@ def test_a_cell_that_records_nothing_shows_no_older_profile(run: Run) -> None:
 
 def test_the_summary_is_that_of_the_terminal(run: Run) -> None:
     prof = pyprof.load(run.folder / "hostile.sqlite")
+    assert repr(prof) == f"<Profile {run.folder / 'hostile.sqlite'}>"
     figures = prof.overview.figures
     for html in (*run.html("overview"), *run.html("profile")):
         text = unescape(re.sub(r"<[^>]+>", "\n", html))

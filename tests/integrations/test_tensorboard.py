@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import gzip
 import io
@@ -24,6 +25,7 @@ from pyprof.integrations.tensorboard import Plugin
 from pyprof.parse.name_search import search
 from pyprof.viewer.listed_library import ListedLibrary
 from tests.viewer.test_library import write_unrelated
+from tests.waiting import HANG, until
 
 GPU = Path(__file__).resolve().parents[1] / "traces/gpu"
 
@@ -166,6 +168,54 @@ for name in ("a2wsgi", "fastapi", "starlette", "pydantic", "pandas", "torch"):
 import pyprof.integrations.tensorboard
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_numpy_that_is_too_old_is_said_in_the_tab(tmp_path: Path) -> None:
+    """pip installs a pyarrow that needs numpy 2 beside the numpy 1.26 of an older TensorBoard."""
+    code = f"""if True:
+        import sys
+        from tensorboard.plugins.base_plugin import TBContext
+        class Old:
+            def find_spec(self, name, *more):
+                if name == "pyarrow":
+                    raise ImportError("pyarrow requires NumPy 2.0 or newer, found 1.26.4")
+        sys.meta_path.insert(0, Old())
+        from pyprof.integrations.tensorboard import Plugin
+        plugin = Plugin(TBContext(logdir={str(tmp_path)!r}))
+        app = plugin.get_plugin_apps()["/page/*"]
+        print(plugin.is_active(), *app({{"PATH_INFO": "/page/index.html"}}, lambda status, headers: print(status)))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG)
+    assert "503 Service Unavailable\n" in done.stdout, done.stderr
+    assert 'True b"pyarrow requires NumPy 2.0 or newer, found 1.26.4. Install a newer numpy' in done.stdout
+
+
+def test_a_request_whose_browser_leaves_is_ended(tmp_path: Path, make: Make) -> None:
+    (tmp_path / "net.sqlite").write_bytes(gzip.decompress((GPU / "products.sqlite.gz").read_bytes()))
+    plugin = make(tmp_path)
+    ask(plugin, "/page/index.html")
+    page = plugin._page
+    assert page is not None
+
+    async def requests() -> list[asyncio.Task[Any]]:
+        return [
+            task
+            for task in asyncio.all_tasks()
+            if "app_of_frame" in task.get_coro().__qualname__  # type: ignore
+        ]
+
+    def pending() -> int:
+        return len(asyncio.run_coroutine_threadsafe(requests(), page._loop).result())
+
+    environ = {
+        "REQUEST_METHOD": "GET", "PATH_INFO": "/index.html", "QUERY_STRING": "", "SCRIPT_NAME": "", "SERVER_NAME": "tb",
+        "SERVER_PORT": "6006", "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "tb", "wsgi.input": io.BytesIO(),
+    }  # fmt: skip
+    answer = page(environ, lambda *more: None)
+    next(answer)  # the answer has begun
+    assert pending() == 1
+    answer.close()  # as TensorBoard's server does when it cannot write
+    until(lambda: pending() == 0)
 
 
 def test_tensorboard_finds_the_plugin() -> None:

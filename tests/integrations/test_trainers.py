@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.errors import MissingPackage, UsageError
+from pyprof.errors import CaptureError, MissingPackage, UsageError
 from pyprof.integrations.transformers import PyProfCallback as TransformersCallback
 from tests.waiting import HANG
 
@@ -270,6 +271,23 @@ def test_the_next_training_of_transformers_ends_the_window_of_one_that_failed(
     assert steps(path.with_name("net.1.sqlite")) == [0, 1, 2]
 
 
+def test_a_cell_that_trains_again_with_a_new_callback_keeps_what_the_interrupted_one_recorded(
+    path: Path, tmp_path: Path
+) -> None:
+    for fail, error in ((KeyboardInterrupt(), KeyboardInterrupt), (None, None)):
+        callback = TransformersCallback(str(path), wait=0, warmup=0, active=4)
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            huggingface(folder=tmp_path / "out", callbacks=[callback], fail=fail)
+    assert steps(path) == [0, 1, 2, 3]
+    assert steps(path.with_name("net.1.sqlite")) == [0, 1, 2]
+
+
+def test_two_callbacks_of_one_training_are_refused(path: Path, tmp_path: Path) -> None:
+    callbacks = [TransformersCallback(str(path), wait=0) for _ in range(2)]
+    with pytest.raises(CaptureError, match="already recording"), callbacks[0]:
+        huggingface(folder=tmp_path / "out", callbacks=callbacks)
+
+
 def test_a_loop_of_accelerate_is_decorated(path: Path) -> None:
     """Its optimizer steps every second time, which must not count as another step."""
     from accelerate import Accelerator
@@ -448,3 +466,31 @@ def test_a_missing_package_is_one_sentence(package: str, monkeypatch: pytest.Mon
     assert str(caught.value) == (
         f"{module} needs {package}: pip install '.[{package}]' in a clone of PyProf's repository installs it."
     )
+
+
+@pytest.mark.parametrize("package", ["transformers", "lightning"])
+def test_a_trainer_without_torch_is_one_sentence(package: str) -> None:
+    """transformers installs without torch, and so may a stub of a trainer."""
+    script = f"""if True:
+        import sys, types
+        for name in ("transformers", "lightning", "lightning.pytorch"):
+            sys.modules[name] = types.ModuleType(name)
+        sys.modules["transformers"].TrainerCallback = object
+        sys.modules["lightning.pytorch"].Callback = object
+        sys.modules["lightning.pytorch"].profilers = types.SimpleNamespace(Profiler=object)
+        class Nothing:
+            def find_spec(self, name, *more):
+                if name == "torch":
+                    raise ModuleNotFoundError("No module named 'torch'", name="torch")
+        sys.meta_path.insert(0, Nothing())
+        from pyprof.errors import PyProfError
+        try:
+            import pyprof.integrations.{package}
+        except PyProfError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG)
+    assert done.stdout == (
+        f"pyprof.integrations.{package} needs torch: pip install '.[{package}]' in a clone of PyProf's repository "
+        "installs it.\n"
+    ), done.stderr
