@@ -13,6 +13,8 @@ export interface Page {
   note?: string | null;
   /** Sums of columns whose rows add up. */
   totals?: Record<string, Total>;
+  /** Columns whose shares are of another column of the row, by its key. */
+  wholes?: Record<string, string>;
   /** Columns without a value in any row. */
   empty?: string[];
 }

@@ -72,6 +72,9 @@ class Table(Model):
     complete: bool
     note: str | None
     totals: dict[str, Total] = Field(description="By column; empty if the table is not complete.")
+    wholes: dict[str, str] = Field(
+        description="By column, the column of the same row that its shares are of, instead of its total."
+    )
     empty: list[str] = Field(description="Columns without a value in any row, filtered or not.")
 
 

@@ -6,6 +6,7 @@ line and Python with each other, exactly."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -105,6 +106,52 @@ def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
     assert [percent(share) for share in shares] == [
         pytest.approx(100 * total / idle, abs=0.051) for total in totals.iloc[: len(shares)]
     ]
+
+
+def test_a_share_in_the_row_of_a_step_is_of_that_step(page: Page, recording: Any):
+    table = recording[0].report("step_time")
+    parts = [key for key in table if key.endswith("_ns") and key != "total_ns" and table[key].notna().all()]
+    page.go("workers")
+    shown = page.find("[data-table=steps] tbody tr").all()
+    assert len(shown) == len(table) > 1
+    for row, step in zip(shown, table.to_dict("records")):
+        assert row.locator("[data-key=total_ns]").get_attribute("data-percent") is None  # it is the whole
+        for key in parts:
+            share = row.locator(f"[data-key={key}]").get_attribute("data-percent")
+            assert percent(share) == pytest.approx(100 * step[key] / step["total_ns"], abs=0.051), key
+    total = page.find("[data-table=steps] tfoot [data-total=kernel_ns]").get_attribute("data-percent")
+    assert percent(total) == pytest.approx(
+        100 * table["kernel_ns"].sum() / table["total_ns"].sum(), abs=0.051
+    )
+
+
+def test_why_it_idles_is_said_as_the_table_is_grouped(page: Page, recording: Any):
+    prof = recording[0]
+    page.go("gpus")
+    stacks = prof.report("idle")["line"].notna().any()
+    by = page.find("[data-table=idle] [data-option=group_by]")
+    assert by.input_value() == ("line" if stacks else "place")
+    for grouping in ("line", "place"):
+        by.select_option(grouping)
+        page.settled()
+        table = prof.report("idle", group_by=grouping)
+        named = table.assign(
+            name=table["line"] if grouping == "line" else table["operator"].fillna(table["host"])
+        )
+        for cause in page.find("[data-cause]").all():
+            own = named[named["cause"] == cause.get_attribute("data-cause")]
+            known = own.dropna(subset="name").nlargest(1, "total_ns")
+            if not len(known):
+                assert cause.locator("code").count() == 0
+                continue
+            first = known.iloc[0]
+            assert cause.locator("code").inner_text() == first["name"]
+            shares = re.findall(r"([<> \d.]+ %) of it", plain(cause.inner_text()))
+            assert [percent(share) for share in shares or ["100 %"]] == [
+                pytest.approx(100 * first["total_ns"] / own["total_ns"].sum(), abs=0.11)
+            ]
+            rows = [row for row in page.rows("idle") if row[0] == first["cause"] and first["name"] in row]
+            assert rows[0][1] == f"{first['total_ns']:,}"
 
 
 def test_the_top_operator_and_the_kernels(page: Page, recording: Any):
