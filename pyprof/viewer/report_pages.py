@@ -77,6 +77,11 @@ class Sheet:
         self.wholes = {
             part: whole for part, whole in report.view.wholes.items() if part in keys and whole in keys
         }
+        self.same = {
+            one: other
+            for one, other in report.view.nested.items()
+            if self.complete and self.frame.rows and one in keys and self.frame.equal(one, other)
+        }
 
     @property
     def nbytes(self) -> int:
@@ -89,6 +94,7 @@ def page(
     complete: bool = True,
     sums: Sequence[str] = (),
     wholes: Mapping[str, str] = {},
+    same: Mapping[str, str] = {},
 ) -> models.Table:
     """Return a page of a table, with totals of the columns `sums`. Raises Trouble for an unknown column or
     condition."""
@@ -103,7 +109,7 @@ def page(
         columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=query.offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
         totals=totals(frame, sums, np.arange(frame.rows), rows) if complete else {}, wholes=dict(wholes),
-        empty=frame.empty(),
+        empty=frame.empty(), same=dict(same),
     )  # fmt: skip
 
 

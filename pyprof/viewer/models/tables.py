@@ -76,6 +76,7 @@ class Table(Model):
         description="By column, the column of the same row that its shares are of, instead of its total."
     )
     empty: list[str] = Field(description="Columns without a value in any row, filtered or not.")
+    same: dict[str, str] = Field(description="Columns that equal another in every row, and that one.")
 
 
 class Node(Model):

@@ -7,6 +7,7 @@ line and Python with each other, exactly."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from pyprof.commands import main
 from pyprof.reports.headline import mean_step
 from pyprof.rules.context import Run
 from pyprof.viewer import demo
+from tests.build import call, write_capture
+from tests.build import recording as kernels_of
 from tests.viewer.browser.conftest import Open, Page, plain, read
 from tests.viewer.conftest import Asking, serving
 
@@ -152,6 +155,27 @@ def test_why_it_idles_is_said_as_the_table_is_grouped(page: Page, recording: Any
             ]
             rows = [row for row in page.rows("idle") if row[0] == first["cause"] and first["name"] in row]
             assert rows[0][1] == f"{first['total_ns']:,}"
+
+
+def test_what_is_equal_in_every_row_is_said_once(opened: Open, recording: Any, tmp_path: Path):
+    """No function of the second program that calls an operator calls another one."""
+    flat = "".join(
+        f"{call(f'torch.{name}', (64, 16), trace=(f'net.py:{line}',))}\n    > 70 {name}_kernel\n"
+        for line, name in enumerate(("relu", "tanh"), 1)
+    )
+    path = write_capture(tmp_path / "flat.sqlite", kernels_of(flat))
+    with serving(path) as server:
+        read(server)
+        for asking, nests in ((recording[1], True), (server, False)):
+            page = opened(asking)
+            page.go("lines")
+            for total in ("device_total_ns", "host_total_ns"):
+                assert bool(page.column("lines", total)) == nests
+                assert page.find(f"[data-same={total}]").count() == (not nests)
+            assert {"Operator Calls", "Kernels"} <= set(page.headings("lines"))
+        assert page.find("[data-same=device_total_ns]").inner_text() == (
+            "Device Total is not shown: it equals Device Self in every row."
+        )
 
 
 def test_the_top_operator_and_the_kernels(page: Page, recording: Any):
