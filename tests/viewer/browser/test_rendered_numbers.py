@@ -198,3 +198,15 @@ def test_the_top_operator_and_the_kernels(page: Page, recording: Any):
     operators = prof.report("operator").sort_values("device_self_ns", ascending=False, kind="stable")
     if len(operators):  # of torch's, which a recording with markers alone has not
         assert page.column("operators", "device_self_ns")[0] == f"{operators['device_self_ns'].iloc[0]:,}"
+
+
+def test_a_row_without_a_roofline_says_why(page: Page, recording: Any):
+    kernels = recording[0].report("kernel_summary").head(25)
+    empty = kernels["efficiency"].isna().all()
+    page.go("kernels", **({"kernels.h": "efficiency"} if empty else {}))
+    cells = page.find("[data-table=kernels] tbody td[data-key=efficiency]").all()
+    assert len(cells) == len(kernels)
+    for cell, value, why in zip(cells, kernels["efficiency"], kernels["roofline_why"]):
+        if value != value:
+            assert cell.locator("[data-tip]").get_attribute("data-tip") == f"Unknown: {why}"
+            assert cell.locator("[role=img]").get_attribute("aria-label") == f"unknown: {why}"
