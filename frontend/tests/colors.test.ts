@@ -58,17 +58,28 @@ const THEMES: Record<string, Record<string, string>> = Object.fromEntries(
 
 const IDLE = ["queued", "data_loader", "synchronization", "host_copy", "launch_bound", "not_recorded"];
 const PHASES = ["forward", "backward", "recompute", "optimizer", "no_phase"];
-const of = (breakdown: string, parts: readonly string[], gpu = true): string[] =>
-  parts.map((part) => `--c-${meaningOf(breakdown, part, gpu)}`);
+const of = (breakdown: string, parts: readonly string[]): string[] => parts.map((part) => `--c-${meaningOf(breakdown, part)}`);
 const TOGETHER: Record<string, string[]> = {
   "parts of a step with a GPU": of("step_time", [...PHASES, ...IDLE, "other"]),
-  "parts of a step on a CPU": of("step_time", [...PHASES, "dataloader", "other"], false),
+  "parts of a step on a CPU": of("step_time", [...PHASES, "dataloader", "other"]),
   "parts of a worker's step": of("step_time", ["kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other"]),
   "parts of an iteration": [...of("resources", ["tc", "kernel", "memory", "dataloader", "io", "cpu", "other"]), "--c-outside"],
   "communication and computation": ["--c-compute", "--c-overlap", "--c-communication", "--c-memory", "--c-other"],
   "causes of idle time": Object.values(CAUSES),
   "groups of operators": [...Array.from({ length: RANKS }, (_, rank) => variable(rank)), variable(-1)],
 };
+
+/** What is on a device, by its kind; phases are parts of the same time, in other views. */
+const KINDS = ["tc", "kernel", "compute", "memory", "memset", "communication", "overlap"];
+
+test.each(Object.keys(THEMES))("each meaning has a color of its own, %s", (theme) => {
+  const meant = Object.entries(THEMES[theme]!).filter(([name]) => name.startsWith("--c-"));
+  expect(new Set(meant.map(([, ink]) => ink)).size).toBe(meant.length);
+  const near = of("step_time", PHASES).flatMap((phase) =>
+    KINDS.filter((kind) => distance(THEMES[theme]![phase]!, THEMES[theme]![`--c-${kind}`]!, EYES["all cones"]!) < 10),
+  );
+  expect(near).toEqual([]);
+});
 
 test("the distance is that of the space", () => {
   // From black to white are the 100 of its lightness; who lacks cones sees no color in greys either.

@@ -68,6 +68,23 @@ test("a share of nothing is 0 percent, and none is as long as its neighbors", ()
   ]); // prettier-ignore
 });
 
+test("a share in the row of a step is of that step", () => {
+  const columns = [column("kernel_ns", "ns"), column("total_ns", "ns"), column("start", "ns")];
+  const rows = [
+    [30, 100, 0],
+    [30, 60, 100],
+  ];
+  const totals = { kernel_ns: { filtered: 60, all: 60, unknown: 0 }, total_ns: { filtered: 160, all: 160, unknown: 0 } };
+  const [kernel, total, start] = numbersOf(columns, rows, totals, { kernel_ns: "total_ns" });
+  expect(rows.map((row) => written(row[0]!, kernel!, row).share)).toEqual([30, 50]);
+  expect(written(30, kernel!, rows[1]!).tip).toBe("30 ns\n50.0 % of 60 ns: total_ns");
+  expect(written(60, kernel!, [60, 160]).share).toBe(37.5); // of the sums
+  expect(rows.map((row) => written(row[1]!, total!, row).share)).toEqual([null, null]); // the whole has none
+  expect(written(100, start!, rows[1]!).share).toBe(null);
+  // Without the column of the whole shares are of the total.
+  expect(written(30, numbersOf(columns.slice(0, 1), rows, totals, { kernel_ns: "total_ns" })[0]!, [30]).share).toBe(50);
+});
+
 test("times beside each other have the unit of the largest", () => {
   const say = alike([717_000, 15_900_000, null, 18_700]);
   expect([717_000, 15_900_000, 18_700, 900, 0, null].map(say)).toEqual(["0.72 ms", "15.90 ms", "0.02 ms", "< 0.01 ms", "0 ms", "na"]);

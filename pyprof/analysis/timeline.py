@@ -136,7 +136,17 @@ class Activity:
 
     def work(self) -> dict[str, Column]:
         """Return what the roofline says of each GPU event. Not cached: few reports read it, and it is large."""
-        columns = self._once("duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps")
+        columns = self._once(
+            "duration_ns",
+            "tc",
+            "verdict",
+            "roofline_ns",
+            "hardware_ps",
+            "model_ps",
+            "operator",
+            "flops",
+            "bytes",
+        )
         return {"gpu_ns": columns.pop("duration_ns"), **columns}
 
     @cached_property

@@ -25,8 +25,22 @@ _CALL = ("id", "thread", "start_ns", "duration_ns")
 _EVENT = (
     "id", "kind", "operator", "api", "start_ns", "duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps",
     "model_ps",
+    "flops",
+    "bytes",
 )  # fmt: skip
-_MISSING = {"args", "stack", "operator", "api", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps"}
+_MISSING = {
+    "args",
+    "stack",
+    "operator",
+    "api",
+    "tc",
+    "verdict",
+    "roofline_ns",
+    "hardware_ps",
+    "model_ps",
+    "flops",
+    "bytes",
+}
 _PRESENT = "?"  # behind a name: which values are known
 
 

@@ -22,7 +22,7 @@ from pyprof.units import duration
 
 # Those of the page in its light theme (frontend/src/style.css), which are told apart without red or green cones too.
 _COLORS = {
-    "forward": "#a5d9a8", "backward": "#006c64", "recompute": "#9bd2ff", "optimizer": "#2b9f7e", "no_phase": "#95a4eb",
+    "forward": "#07bbfc", "backward": "#612481", "recompute": "#95736e", "optimizer": "#847cef", "no_phase": "#543e4f",
     "dataloader": "#eec26b", "data_loader": "#eec26b", "launch_bound": "#c05308", "queued": "#e1e4e8",
     "synchronization": "#774002", "host_copy": "#4e68be", "not_recorded": "#b3b8be",
 }  # fmt: skip

@@ -86,12 +86,16 @@ def _flag(option: str) -> str:
 class View(NamedTuple):
     """Presentation of a report on the page. `category`: menu section; `sort`: initial sort column, with a minus for
     descending order; `show`: initially visible columns, empty for all; `sums`: columns whose rows add up to a whole,
-    which get a total and shares of it, separated by spaces."""
+    which get a total and shares of it, separated by spaces; `wholes`: for columns whose shares are of another column
+    of the row instead, as of the step in rows of steps, the key of that column, which has no shares; `nested`: for
+    columns with what is inside of a row, the key of the column without it: where nothing nests, one is shown."""
 
     category: str = "More"
     sort: str = ""
     show: tuple[str, ...] = ()
     sums: str = ""
+    wholes: Mapping[str, str] = {}
+    nested: Mapping[str, str] = {}
 
 
 _PLAIN = View()

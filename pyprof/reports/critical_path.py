@@ -31,18 +31,22 @@ _COLUMNS = (
     *IN_PROGRAM,
     Column("count", "Count", "count", "Segments of the path."),
     Column("total_ns", "Total (ns)", "ns", "Sum of the segments. All rows add up to the lengths of the steps."),
-    Column("share", "Share (%)", "%", "Total as a share of all rows.", float),
+    Column(
+        "share", "Share (%)", "%", "Total as a share of all rows; with --group-by=step, of those of the step.", float
+    ),
     Column("longest_ns", "Longest (ns)", "ns", "Longest of the segments."),
+    Column("step_ns", "Step (ns)", "ns", "Length of the step's path: the sum of its rows."),
 )  # fmt: skip
 _PLACE = ("kernel", *PLACE_COLUMNS)
 _STEP = ("step", "ends_on")
+_OF_STEPS = (*_STEP, "step_ns")
 _KEYS = {
     "place": ("worker", "part", *_PLACE), "line": ("part", "line"), "operator": ("part", "operator", "module"),
-    "part": ("worker", "part"), "step": (*_STEP, "worker", "part"),
+    "part": ("worker", "part"), "step": (*_OF_STEPS, "worker", "part"),
 }  # fmt: skip
 _NUMBERS = ("call", "host", "where", "operator", "stack", "kernel")  # of a place
 _AT_ONCE = 1 << 19  # rows of steps that are kept before they are added up
-_ALL_KEYS = (*_STEP, "worker", "part", *_PLACE)
+_ALL_KEYS = (*_OF_STEPS, "worker", "part", *_PLACE)
 _SUMS = ("count", "total_ns", "longest_ns")
 
 
@@ -63,7 +67,7 @@ _SUMS = ("count", "total_ns", "longest_ns")
             {"all": (), "own": ()},
         ),
     ),
-    view=View("Time", sort="-total_ns", sums="count total_ns"),
+    view=View("Time", sort="-total_ns", sums="count total_ns", wholes={"total_ns": "step_ns"}),
 )
 def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     """One row per part of the critical path and place, sorted by total time. The path of a step goes back from its end
@@ -77,10 +81,10 @@ def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     without a launch record. What an event on one stream waited for on another is not recorded and is inferred
     (docs/causes.md). If the program marked no steps, iterations are steps; without those, the whole recording is
     one."""
-    keys = list(_KEYS[group_by])
+    keys = [key for key in _KEYS[group_by] if key != "step_ns"]
     known: dict[int, Rank] = {}
     numbers = [] if group_by in ("part", "step") else list(_NUMBERS)
-    of_steps = ["step", "ends_on"] if group_by == "step" else []
+    of_steps = list(_STEP) if group_by == "step" else []
     tables: list[pd.DataFrame] = []
     of_row = ["worker", "part", *of_steps, *numbers]
     for group in paths(source, ranks == "all", known):
@@ -90,14 +94,17 @@ def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     if not tables:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     table = _named(source, _added(pd.concat(tables), of_row), known, numbers)
-    total = int(table["total_ns"].sum())
     sums = _added(table, keys)
+    sums["whole"] = (
+        sums.groupby(of_steps)["total_ns"].transform("sum") if of_steps else sums["total_ns"].sum()
+    )
     order = ["step", "total_ns"] if group_by == "step" else ["total_ns"]
     out = sums.sort_values(
         order, ascending=[key == "step" for key in order], kind="stable", ignore_index=True
     )
-    out["share"] = 100 * out["total_ns"] / total if total else None
-    return out.assign(**{key: None for key in _ALL_KEYS if key not in keys})
+    out["share"] = 100 * out["total_ns"] / out["whole"].where(out["whole"] > 0)
+    out["step_ns"] = out["whole"] if of_steps else None
+    return out.assign(**{key: None for key in _ALL_KEYS if key not in (*keys, "step_ns")})
 
 
 def _added(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -68,4 +68,5 @@ def detail(source: Source) -> pd.DataFrame:
     """One row per operator (a place in the model, with its arguments and direction), sorted by GPU time; values are
     sums over its executions. API calls and GPU events outside all operators have rows of their own, named
     unassociated."""
-    return operators(source).join(efficiency.of_operators(source, ("s.operator",)), on="id")
+    table = operators(source).join(efficiency.of_operators(source, ("s.operator",)), on="id")
+    return efficiency.explained(source, table)

@@ -9,26 +9,41 @@ kernels, so that each is the mean weighted with the kernels' times:
     bound, tcwhy: the verdict with the most device time, and its share of that of the kernels that have one
 
 Two kernels of 30 ns and 10 ns, roofline times 15 ns and unknown: efficiency 50 %, of 75 % of the time. If only zeros
-are known, and not of everything, the figure is unknown: what carries the work is not in it.
+are known, and not of everything, the figure is unknown: what carries the work is not in it. The time without a roofline
+is that of WHY, of which the longest is named: 20 ns of kernels without shapes, 10 ns without FLOPs: the shapes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, OPERATOR, Ints
+from pyprof.model import KERNEL, OPERATOR, Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column
 from pyprof.reports.operator_queries import SELECTED, frame
 
 LATENCY = 40.0  # %, the efficiency below which rule R36 also reports an operator
 _TC_USED, _TC_NOT_APPLICABLE = 1, 2
+UNLINKED = "o.unassociated > 0"  # of operators: what was launched by none that was recorded
+# Why a kernel has no roofline, the first that holds.
+WHY = {
+    "unlinked_ns": "launched by no operator that was recorded",
+    "shapeless_ns": "the shapes of its operator were not recorded",
+    "flopless_ns": "its FLOPs are not known: its operator has no formula for them, or they depend on values",
+    "byteless_ns": "its bytes are not known: its operator has no formula for them, or they depend on values",
+    "peakless_ns": "the peak of the GPU for its type is not known",
+}
+_HELPER = "another kernel of its call carries the work"
+_NO_KERNEL = "it launched no kernel itself"
+_NO_TIME = "it took no time"
+_COPY = "copies and sets have none"
 SUMS = (
-    "gpu_ns", "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps",
+    "gpu_ns", "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps", *WHY,
 )  # fmt: skip
 
 
@@ -83,10 +98,25 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
             "tcwhy_share", "TC Reason Share (%)", "%",
             "Device time of kernels with this reason, as a share of that of all products among them.", float, extra,
         ),
+        Column(
+            "roofline_why", "Roofline Unknown", "",
+            f"Why {of} have no roofline, and so neither efficiency nor MFU nor a bound: the reason with the most device "
+            "time; empty if it is known of all, and without a GPU.", str, extra,
+        ),
     )  # fmt: skip
 
 
 KEYS = tuple(column.key for column in columns(""))
+
+
+def explained(source: Source, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the figures of its rows, in which those without a kernel say so."""
+    if not source.gpu:
+        return table
+    copies = table["kind"].isin(["memcpy", "memset"]) if "kind" in table else np.zeros(len(table), bool)
+    reason = pd.Series(np.where(copies, _COPY, _NO_KERNEL), table.index)
+    has_none = table["roofline_known"].isna() & table["roofline_why"].isna()
+    return table.assign(roofline_why=table["roofline_why"].astype(object).mask(has_none, reason))
 
 
 def of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
@@ -96,27 +126,61 @@ def of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     return source.store.cached(key, lambda: _of_operators(source, by)).copy()
 
 
+# Each column of the time without a roofline; within a row FLOPs, bytes and peaks are told apart by their times.
+_LINKED = f"not ({UNLINKED})"
+_SHAPED = f"{_LINKED} and o.shapes is not null"
+_WHY = f"""
+sum(case when {UNLINKED} then s.roofline_unknown_ns else 0 end) as unlinked_ns,
+sum(case when {_LINKED} and o.shapes is null then s.roofline_unknown_ns else 0 end) as shapeless_ns,
+sum(case when {_SHAPED} then min(s.flops_unknown_ns, s.roofline_unknown_ns) else 0 end) as flopless_ns,
+sum(case when {_SHAPED} then max(min(s.bytes_unknown_ns, s.roofline_unknown_ns) - s.flops_unknown_ns, 0) else 0 end)
+    as byteless_ns,
+sum(case when {_SHAPED} then max(s.roofline_unknown_ns - max(s.flops_unknown_ns, s.bytes_unknown_ns), 0) else 0 end)
+    as peakless_ns"""
+
+
 def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     names = [f"key{number}" for number in range(len(by))]
     keys = ", ".join(f"{column} as {name}" for column, name in zip(by, names))
-    sums = ", ".join(f"sum(s.{name}) as {name}" for name in SUMS)
+    stored = [name for name in SUMS if name not in WHY]
+    sums = ", ".join(f"sum(s.{name}) as {name}" for name in stored)
     table = frame(
         source,
-        f"""select {keys}, s.tc, s.verdict, {sums}
-            from op_kernel_stat s join kernel_name k on k.id = s.name
+        f"""select {keys}, s.tc, s.verdict, {sums}, {_WHY}
+            from op_kernel_stat s join kernel_name k on k.id = s.name join operator o on o.id = s.operator
             where {SELECTED} and s.kind in ({KERNEL}, {OPERATOR})
             group by {", ".join(by)}, s.tc, s.verdict""",
     )
     return figures(source, table, names)
 
 
-def sums(keys: pd.DataFrame, event: dict[str, Values]) -> pd.DataFrame:
+class Operators(NamedTuple):
+    """Operators by their numbers: which are none that was recorded, and whose shapes were not."""
+
+    unlinked: Bools
+    shapeless: Bools
+
+
+def operators_of(source: Source) -> Operators:
+    """Return what of the operators decides whether a kernel has a roofline."""
+    return source.store.cached(("operators of efficiency",), lambda: _operators_of(source))
+
+
+def _operators_of(source: Source) -> Operators:
+    rows = source.store.rows(f"select o.id, {UNLINKED}, o.shapes is null from operator o")
+    flags = np.zeros((2, max((row[0] for row in rows), default=0) + 1), bool)
+    for number, unlinked, shapeless in rows:
+        flags[:, number] = unlinked, shapeless
+    return Operators(flags[0], flags[1])
+
+
+def sums(keys: pd.DataFrame, event: dict[str, Values], operators: Operators) -> pd.DataFrame:
     """Return sums over kernels of equal keys, use of tensor cores and verdict, as `figures` takes them."""
     names = [*map(str, keys), "tc", "verdict"]
-    return keys.assign(**amounts(event)).groupby(names, sort=True)[list(SUMS)].sum().reset_index()
+    return keys.assign(**amounts(event, operators)).groupby(names, sort=True)[list(SUMS)].sum().reset_index()
 
 
-def amounts(event: dict[str, Values]) -> dict[str, Ints]:
+def amounts(event: dict[str, Values], operators: Operators) -> dict[str, Ints]:
     """Return what each kernel adds to SUMS, its verdict, and its use of tensor cores, -1 if that is unknown."""
     time = event["gpu_ns"].values
     columns = {"gpu_ns": time, "verdict": event["verdict"].values}
@@ -126,6 +190,15 @@ def amounts(event: dict[str, Values]) -> dict[str, Ints]:
         columns[name] = np.where(known, event[name].values, 0)
         if unknown:
             columns[f"{unknown}_unknown_ns"] = np.where(known, 0, time)
+    operator = event["operator"].values
+    left: Ints = columns["roofline_unknown_ns"]
+    conditions = (
+        operators.unlinked[operator], operators.shapeless[operator], ~event["flops"].mask(), ~event["bytes"].mask(),
+        np.ones(len(time), bool),
+    )  # fmt: skip
+    for name, holds in zip(WHY, conditions):
+        columns[name] = np.where(holds, left, 0)
+        left = left - columns[name]
     return columns
 
 
@@ -161,6 +234,16 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     latency = (out["efficiency"] < LATENCY) & out["bound"].isin(("compute", "memory")) & (idle == 0)
     out["bound"] = out["bound"].mask(latency, "latency")
     out["bound_share"] = out["bound_share"].mask(latency)
+    longest = pd.Series(np.argmax(sums[list(WHY)].to_numpy(), axis=1), sums.index).map(
+        list(WHY.values()).__getitem__
+    )
+    why = (
+        longest.astype(object)
+        .where(sums["roofline_unknown_ns"] > 0)
+        .mask(helpers, _HELPER)
+        .mask(total <= 0, _NO_TIME)
+    )
+    out["roofline_why"] = why if source.gpu else None
     return out[list(KEYS)]
 
 

@@ -59,4 +59,4 @@ def kernel(source: Source) -> pd.DataFrame:
     work = efficiency.of_operators(source, ("s.operator", "k.short_name", "s.kind")).rename_axis(keys)
     table = table.join(work, on=keys)
     table["kind"] = [KINDS[code] for code in table["kind"]]
-    return clear_unknown(source, table)
+    return clear_unknown(source, efficiency.explained(source, table))

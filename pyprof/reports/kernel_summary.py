@@ -86,6 +86,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     without a GPU has no rows."""
     of_site, of_geometry, cells_of = _properties(source) if group_by != "name" else (None, None, {})
     shapes = launch_stats.shapes(source.store)
+    operators = efficiency.operators_of(source)
     parts = []
     for event in launched_parts(source, _NEEDED, (KERNEL,)):
         keys = {"name": event["name"].values}
@@ -93,7 +94,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
             keys["site"] = of_site[codes(event["site"])]
         if of_geometry is not None and group_by == "properties":
             keys["geometry"] = of_geometry[codes(event["geometry"])]
-        parts.append(_sums(pd.DataFrame(keys), event, _launches(source, shapes, event)))
+        parts.append(_sums(pd.DataFrame(keys), event, _launches(source, shapes, event), operators))
     by = list(keys)
     sums = _added(pd.concat(parts), [*by, *_APART])
     work = efficiency.figures(source, sums, by)
@@ -118,7 +119,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
 
 _NEEDED = (
     "name", "site", "device", "duration_ns", "geometry", "tc", "verdict", "roofline_ns", "hardware_ps", "model_ps",
-    "flops", "bytes",
+    "flops", "bytes", "operator",
 )  # fmt: skip
 # Keys of sums besides those of the rows. Sums of whole numbers are exact in parts of any size, so blocks are divided by
 # the multiprocessors at the end.
@@ -136,10 +137,12 @@ def _added(table: pd.DataFrame, keys: list[str], **how: str) -> pd.DataFrame:
     return out
 
 
-def _sums(keys: pd.DataFrame, event: dict[str, Values], launches: _Launches) -> pd.DataFrame:
+def _sums(
+    keys: pd.DataFrame, event: dict[str, Values], launches: _Launches, operators: efficiency.Operators
+) -> pd.DataFrame:
     """Return sums over some kernels of equal keys."""
     time = event["duration_ns"].values
-    columns: dict[str, Any] = efficiency.amounts({**event, "gpu_ns": event["duration_ns"]})
+    columns: dict[str, Any] = efficiency.amounts({**event, "gpu_ns": event["duration_ns"]}, operators)
     columns |= {"calls": 1, "max_ns": time, "min_ns": time, "sm_count": launches.sm_count}
     for name in ("flops", "bytes"):
         known = event[name].mask()

@@ -156,7 +156,8 @@ def _sums(
         for key in _KEYS
     })  # fmt: skip
     at = np.r_[own, outside[rest]]
-    kernels = efficiency.sums(keys, {name: column.take(at) for name, column in activity.work().items()})
+    work = {name: column.take(at) for name, column in activity.work().items()}
+    kernels = efficiency.sums(keys, work, efficiency.operators_of(source))
     return _added([table], list(_KEYS), list(_SUMS)), kernels
 
 
@@ -221,4 +222,4 @@ def _table(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     table = table.rename(columns=headings | {"tc_own": "tc_self"})
     if not source.gpu:
         table = table.assign(device_self_ns=None, device_total_ns=None)
-    return table
+    return efficiency.explained(source, table)

@@ -36,6 +36,7 @@ _COLUMNS = (
     ),
     PARTIAL,
 )  # fmt: skip
+_PARTS = ("computation_ns", "communication_ns", "overlap_ns", "exposed_ns", "memory_ns", "other_ns")
 
 
 @report(
@@ -43,9 +44,7 @@ _COLUMNS = (
     "Computation and Communication",
     _COLUMNS,
     needs="kernels on a GPU",
-    view=View(
-        "Time", sums="total_ns computation_ns communication_ns overlap_ns exposed_ns memory_ns other_ns"
-    ),
+    view=View("Time", sums=" ".join(("total_ns", *_PARTS)), wholes=dict.fromkeys(_PARTS, "total_ns")),
 )
 def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.

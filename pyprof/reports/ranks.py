@@ -64,7 +64,11 @@ _COLUMNS = (
         ),
     ),
     needs="steps: pyprof.step(), or step() of torch.profiler",
-    view=View("Communication", sort="-late_ns"),
+    view=View(
+        "Communication",
+        sort="-late_ns",
+        wholes=dict.fromkeys(("dataloader_ns", "communication_ns", "busy_ns"), "total_ns"),
+    ),
 )
 def ranks(source: Source, rows: str) -> pd.DataFrame:
     """One row per worker and step, sorted by how late the worker was. Of three ranks and more, rows that say nothing

@@ -23,8 +23,8 @@ _TOTAL = "of these and of operators called from functions that it calls"
     (
         Column("line", "Source Line", "", "File and line; empty for operators without a call stack.", str),
         Column("operators", "Operators", "count", "Operators that the line itself calls: docs/columns.md."),
-        Column("calls", "Calls", "count", "Executions of these, forward and backward."),
-        Column("kernels", "Kernels", "count", "GPU events that they launched."),
+        Column("calls", "Operator Calls", "count", "Executions of these, forward and backward."),
+        Column("kernels", "Kernels", "count", "Kernels that they launched; copies and sets do not count."),
         Column("device_self_ns", "Device Self (ns)", "ns", f"{_DEVICE}; {_SELF}."),
         Column("device_total_ns", "Device Total (ns)", "ns", f"{_DEVICE}; {_TOTAL}."),
         Column("host_self_ns", "Host Self incl. API (ns)", "ns", f"{_HOST}; {_SELF}."),
@@ -33,7 +33,10 @@ _TOTAL = "of these and of operators called from functions that it calls"
     needs="call stacks: pyprof.init(), or with_stack=True in torch.profiler",
     of_summary=True,
     view=View(
-        "Operators", sort="-device_self_ns", sums="operators calls kernels device_self_ns host_self_ns"
+        "Operators",
+        sort="-device_self_ns",
+        sums="operators calls kernels device_self_ns host_self_ns",
+        nested={"device_total_ns": "device_self_ns", "host_total_ns": "host_self_ns"},
     ),
 )
 def source_line(source: Source) -> pd.DataFrame:

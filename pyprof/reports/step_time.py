@@ -48,6 +48,7 @@ _ON_CPU = {
 }
 # Of --categories=phase.
 _OF_PHASE = (*PHASES, "no_phase")
+_PARTS = tuple(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU, *IDLE))
 _SEVEN_OUT = ("communication_ns",)
 _PHASES_OUT = tuple(f"{name}_ns" for name in (*_OF_PHASE, *IDLE))
 _KINDS_OUT = tuple(f"{name}_ns" for name in (*_ON_GPU, "cpu"))
@@ -105,7 +106,8 @@ def _idle(key: str) -> Column:
     needs="steps: pyprof.step(), or step() of torch.profiler",
     view=View(
         "Time",
-        sums=" ".join(("total_ns", *(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU, *IDLE)))),
+        sums=" ".join(("total_ns", *_PARTS)),
+        wholes=dict.fromkeys(_PARTS, "total_ns"),
     ),
 )
 def step_time(source: Source, categories: str) -> pd.DataFrame:

@@ -50,7 +50,8 @@ class Sample:
     def alone(self) -> Bools:
         """Per event, whether its launch launched only this event: a replay of a graph launches many."""
         launched = self.event["api"].mask()
-        _, place, count = np.unique(self.of("api"), return_inverse=True, return_counts=True)
+        calls = np.where(launched, self.of("api"), -1)  # what has no launch has none in common with another
+        _, place, count = np.unique(calls, return_inverse=True, return_counts=True)
         return np.asarray(launched & (count[place] == 1))
 
     @cached_property

@@ -44,9 +44,10 @@ def launch_bound(run: Run) -> Finding | None:
     if run.share(late) <= limit("R05.late"):
         return None
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
-    calls, time = len(launches), int(launches.sum())
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
-    cost = f"; the {_launch_calls(calls, run)} take {run.time(run.scaled(time), False)}" if calls else ""
+    own = per_step * len(durations) / (len(durations) + replayed)
+    which = f", {own:.0f} of them with a recorded launch of their own" if replayed else ""
+    cost = f"launching {'these' if replayed else 'them'} takes {run.time(run.scaled(int(launches.sum())), False)}"
     move = (
         "move Python code and other work of the CPU out of the step (the report idle has its lines), and do more in "
         "each step."
@@ -62,18 +63,14 @@ def launch_bound(run: Run) -> Finding | None:
         fewer = f"If that is zero_grad: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
         f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
-        f"{percent(run.share(late))}.{_meanwhile(run, late)} There are {per_step:.0f} kernels{run.per_step}; the "
-        f"median takes {duration(middle)}{cost}.{_longest(rows)}",
+        f"{percent(run.share(late))}.{_meanwhile(run, late)} There are {per_step:.0f} kernels{run.per_step}{which}; "
+        f"{cost}, and the median runs for {duration(middle)}.{_longest(rows)}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
         late,
         rows,
         "The launch-bound time of the report idle falls, and a step gets shorter.",
     )
-
-
-def _launch_calls(calls: int, run: Run) -> str:
-    return f"{calls / max(run.sampled_steps * len(run.samples), 1e-9):.0f} calls that launch them"
 
 
 def _longest(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -82,6 +82,11 @@ class Frame:
         """Return the keys of the columns without a value."""
         return [column.key for column in self.columns if self._unknown[column.key].all()]
 
+    def equal(self, one: str, other: str) -> bool:
+        """Return whether two columns of numbers have the same values in every row."""
+        (left, known), (right, right_known) = self.numbers(one), self.numbers(other)
+        return np.array_equal(known, right_known) and np.array_equal(left[known], right[known])
+
     def largest(self, key: str) -> int | None:
         """Return the largest number of a column; None if there is none."""
         values, mask = self._values[key], ~self._unknown[key]

@@ -62,7 +62,8 @@ async def dashboard(context: Selected) -> models.Overview:
 
 @router.get("/search")
 async def hits(context: Selected, search: Search = "") -> list[models.Hit]:
-    """Names that contain a text, whatever their case and punctuation: the six of the longest time of each kind."""
+    """Names that contain a text, whatever their case and punctuation: of each kind the six that fit best, those of the
+    longest time first."""
     return await context.read(lambda source: find_names(source, search))
 
 

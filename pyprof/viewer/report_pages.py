@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,14 +74,30 @@ class Sheet:
         self.frame = Frame(answer[1], report.columns)
         keys = {column.key for column in report.columns}
         self.sums = [key for key in report.view.sums.split() if key in keys]
+        self.wholes = {
+            part: whole for part, whole in report.view.wholes.items() if part in keys and whole in keys
+        }
+        self.same = {
+            one: other
+            for one, other in report.view.nested.items()
+            if self.complete and self.frame.rows and one in keys and self.frame.equal(one, other)
+        }
 
     @property
     def nbytes(self) -> int:
         return self.frame.nbytes
 
 
-def page(frame: Frame, query: PageQuery, complete: bool = True, sums: Sequence[str] = ()) -> models.Table:
-    """Return a page of a table, with totals of some columns. Raises Trouble for an unknown column or condition."""
+def page(
+    frame: Frame,
+    query: PageQuery,
+    complete: bool = True,
+    sums: Sequence[str] = (),
+    wholes: Mapping[str, str] = {},
+    same: Mapping[str, str] = {},
+) -> models.Table:
+    """Return a page of a table, with totals of the columns `sums`. Raises Trouble for an unknown column or
+    condition."""
     rows = frame.select(query.search, query.filters, query.sort)
     visible: Ints = rows[query.offset : query.offset + query.limit]
     note = None
@@ -92,7 +108,8 @@ def page(frame: Frame, query: PageQuery, complete: bool = True, sums: Sequence[s
     return models.Table(
         columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=query.offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
-        totals=totals(frame, sums, np.arange(frame.rows), rows) if complete else {}, empty=frame.empty(),
+        totals=totals(frame, sums, np.arange(frame.rows), rows) if complete else {}, wholes=dict(wholes),
+        empty=frame.empty(), same=dict(same),
     )  # fmt: skip
 
 

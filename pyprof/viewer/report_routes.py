@@ -60,7 +60,9 @@ async def reports() -> list[models.Report]:
 async def rows(request: Request, name: Name, context: Selected, query: Page) -> models.Table:
     """A page of a report. Its options are parameters with their names."""
     sheet = await _sheet(context, _find_report(request, name))
-    return await asyncio.to_thread(page, sheet.frame, query, sheet.complete, sheet.sums)
+    return await asyncio.to_thread(
+        page, sheet.frame, query, sheet.complete, sheet.sums, sheet.wholes, sheet.same
+    )
 
 
 @router.get("/trees/{name}")

@@ -3,19 +3,21 @@
 
 Only tables of names are read, which are small however long the recording is. Case, punctuation and underscores do not
 matter: `convolution_backward` finds aten::convolution_backward, CudnnConvolutionBackward and CONVOLUTION_BACKWARD_3.
+What has that name is first, then what begins with it, what contains it, and what is below a place of that name.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pyprof.analysis.source import Source
 from pyprof.reports.operator_queries import SELECTED
 from pyprof.store.kinds import ON_GPU
 from pyprof.viewer import models
 
+Kind = Literal["operator", "dispatched", "kernel", "module", "line"]
 _MOST = 6  # hits of a kind
 _LOOSE = re.compile(r"[\W_]+")
 # Names of the dispatcher and of autograd among the texts of ranges.
@@ -31,18 +33,69 @@ def plain(text: str) -> str:
     return _LOOSE.sub("", text.casefold())
 
 
+# What is before a name in the texts of its kind: namespaces, folders, modules around it.
+_BEFORE = {
+    "operator": re.compile(r".*/", re.DOTALL),
+    "dispatched": re.compile(r".*(::|: )", re.DOTALL),
+    "kernel": re.compile(r".*(::|\s)", re.DOTALL),
+    "module": re.compile(r".*[./]", re.DOTALL),
+    "line": re.compile(r".*/", re.DOTALL),
+}
+_MATCHES: tuple[Literal["name", "start", "part", "path"], ...] = ("name", "start", "part", "path")
+
+
+def own_name(text: str, kind: str) -> str:
+    """Return a name without what is before it, and of a kernel without arguments.
+
+    >>> own_name("void at::native::(anonymous namespace)::softmax_warp_forward<float, 3>(float*)", "kernel")
+    'softmax_warp_forward'
+    >>> own_name("aten::add.Tensor", "dispatched"), own_name("Net_0.Block_1.Linear_2", "module")
+    ('add.Tensor', 'Linear_2')
+    """
+    if kind == "kernel":
+        text = re.split(r"(?<=\w)[<(]", text, maxsplit=1)[0]
+    return _BEFORE[kind].sub("", text, count=1) or text
+
+
+def rank_of(needle: str, texts: Sequence[str | None], kind: str) -> int | None:
+    """Return how a text fits a thing with these names, as the place in _MATCHES; None if in none of them."""
+    ranks = []
+    for text in filter(None, texts):
+        whole, own = plain(text), plain(own_name(text, kind))
+        if needle in (whole, own):
+            ranks.append(0)
+        elif whole.startswith(needle) or own.startswith(needle):
+            ranks.append(1)
+        elif needle in own:
+            ranks.append(2)
+        elif needle in whole:
+            ranks.append(3)
+    return min(ranks, default=None)
+
+
 def find_names(source: Source, text: str) -> list[models.Hit]:
-    """Return the hits by kind, of each kind the first by time."""
+    """Return the hits, those that fit best first, of each kind the first by time."""
     needle = plain(text)
     if not needle:
         return []
     parameters = {"aggregation": source.aggregation.id, "worker": source.worker}
     rows = source.store.rows
 
-    def matching(names: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Return rows with a text before their id and time that matches, the longest time first."""
-        hits = [row for row in names if any(part and needle in plain(part) for part in row[:-1])]
-        return sorted(hits, key=lambda row: -(row[-1] or 0))[:_MOST]
+    def matching(kind: Kind, names: Sequence[tuple[Any, ...]]) -> list[tuple[int, models.Hit]]:
+        """Return hits among rows of texts, of which the first is the title and the last the id, and a time."""
+        ranked = [(rank_of(needle, row[:-1], kind), row) for row in names]
+        hits = [(rank, row) for rank, row in ranked if rank is not None]
+        hits = sorted(hits, key=lambda hit: (hit[0], -(hit[1][-1] or 0)))[:_MOST]
+        return [
+            (
+                rank,
+                models.Hit(
+                    kind=kind, id=row[-2], title=row[0] or row[-2], match=_MATCHES[rank],
+                    time=None if kind == "dispatched" else row[-1],
+                ),
+            )
+            for rank, row in hits
+        ]  # fmt: skip
 
     operators = rows(
         f"""select o.name, o.op_id, sum(max(s.gpu_ns, s.cpu_ns)) from op_stat s join operator o on o.id = s.operator
@@ -71,14 +124,8 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
         "select text, 0 from string where length(text) < 200 and text not like '{%'"
     )  # no arguments of calls
     dispatched = [row for row in short if _DISPATCHED.fullmatch(row[0])]
-    hit = models.Hit
-    return [
-        *(
-            hit(kind="operator", id=op_id, title=name or op_id, time=time)
-            for name, op_id, time in matching(operators)
-        ),
-        *(hit(kind="dispatched", id=name, title=name, time=None) for name, _ in matching(dispatched)),
-        *(hit(kind="kernel", id=name, title=name, time=time) for name, time in matching(kernels)),
-        *(hit(kind="module", id=name, title=name, time=time) for name, time in matching(modules)),
-        *(hit(kind="line", id=line, title=line, time=time) for line, time in matching(list(times.items()))),
-    ]
+    hits = [
+        *matching("operator", operators), *matching("dispatched", dispatched), *matching("kernel", kernels),
+        *matching("module", modules), *matching("line", list(times.items())),
+    ]  # fmt: skip
+    return [hit for _, hit in sorted(hits, key=lambda hit: hit[0])]

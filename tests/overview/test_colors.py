@@ -18,15 +18,11 @@ PARTS = {*PHASES, "dataloader", *IDLE}
 
 def test_a_notebook_has_the_colors_of_the_page() -> None:
     light = (SOURCES / "style.css").read_text(encoding="utf-8").partition(':root[data-theme="dark"]')[0]
-    color = dict(re.findall(r"--c-(\w+): (#[0-9a-f]{6});", light))
+    color = dict(re.findall(r"--c-([\w-]+): (#[0-9a-f]{6});", light))
     script = (SOURCES / "lib" / "colours.ts").read_text(encoding="utf-8")
-    general, on_device = (
-        dict(
-            re.findall(r'(\w+): "(\w+)"', re.search(rf"const {name}: .*?\{{(.*?)\}};", script, re.DOTALL)[1])
-        )
-        for name in ("PARTS", "ON_DEVICE")
-    )
-    assert {part: color[on_device.get(part, general[part])] for part in PARTS} == html._COLORS
+    parts = re.search(r"const PARTS: .*?\{(.*?)\};", script, re.DOTALL)[1]
+    meaning = dict(re.findall(r'(\w+): "([\w-]+)"', parts))
+    assert {part: color[meaning[part]] for part in PARTS} == html._COLORS
     assert color["other"] == html._OTHER
     # Waits for the data loader have one color, with and without a GPU.
     assert len({*html._COLORS.values(), html._OTHER}) == len(PARTS)

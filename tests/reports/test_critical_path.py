@@ -10,6 +10,7 @@ import pytest
 
 from pyprof import session
 from pyprof.analysis.communication import library
+from pyprof.viewer import demo
 from tests import kineto
 
 DEEP_EP = "void deep_ep::internode_ll::dispatch<true, 3, 10, 7168>(void*)"
@@ -65,6 +66,16 @@ def test_the_path_by_hand(prof):
         "launch": 1_000, "host": 83_000 - 50_000,
     }  # fmt: skip
     assert sum(parts.values()) == 750_000
+
+
+def test_a_share_in_the_row_of_a_step_is_of_that_step():
+    prof = session.load(demo.RECORDING)
+    lengths = prof.report("step_time").set_index("step")["total_ns"].to_dict()
+    table = prof.report("critical_path", group_by="step")
+    assert len(lengths) > 1
+    assert table["step_ns"].tolist() == [lengths[step] for step in table["step"]]
+    assert table["share"].tolist() == pytest.approx((100 * table["total_ns"] / table["step_ns"]).tolist())
+    assert table.groupby("step")["share"].sum().tolist() == pytest.approx([100] * len(lengths))
 
 
 @pytest.mark.parametrize(

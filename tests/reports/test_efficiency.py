@@ -30,6 +30,16 @@ RECORDINGS = (
 )  # fmt: skip
 
 
+# Why a kernel has no roofline, in the order in which they are asked.
+WHY = (
+    "launched by no operator that was recorded",
+    "the shapes of its operator were not recorded",
+    "its FLOPs are not known: its operator has no formula for them, or they depend on values",
+    "its bytes are not known: its operator has no formula for them, or they depend on values",
+    "the peak of the GPU for its type is not known",
+)
+
+
 def cells(view: View, key: str) -> list[Any]:
     """A column of `prof.py`, unrounded; None is unknown."""
     found = COLUMNS[key].cells(view)
@@ -53,15 +63,17 @@ def kernels(prof: session.Profile) -> list[dict[str, Any]]:
     """The kernels of the aggregation, with what `prof.py` prints of each, and what they belong to."""
     window, whole = prof.aggregation, printed(prof)
     found = prof.database.rows(
-        """select e.start_ns, e.duration_ns, n.name, n.short_name, o.op_id, s.op from event e
+        """select e.start_ns, e.duration_ns, n.name, n.short_name, o.op_id, s.op, case when o.unassociated then 0
+                  when o.shapes is null then 1 when e.flops is null then 2 when e.bytes is null then 3 else 4 end
+           from event e
            join iteration i on e.id >= i.first_event and e.id < i.last_event
            join kernel_name n on n.id = e.name join operator o on o.id = e.operator left join site s on s.id = e.site
            where e.kind in (0, 3) and i.iteration_set = ? and i.number between ? and ?""",
         (window.iteration_set, window.first, window.last),
     )
     return [
-        whole[start, length, name] | {"name": name, "kernel": short, "op_id": op_id, "site": site}
-        for start, length, name, short, op_id, site in found
+        whole[start, length, name] | {"name": name, "kernel": short, "op_id": op_id, "site": site, "why": why}
+        for start, length, name, short, op_id, site, why in found
     ]
 
 
@@ -104,6 +116,14 @@ def by_hand(rows: list[dict[str, Any]], gpu: bool) -> dict[str, Any]:
         known = sum(work.values())
         out[f"{key}_share"] = 100 * work[most] / known if most in work and known else None
     idle = sum(row["sil"] for row in rows if row["tc"] not in ("1", "-"))
+    missing = [0] * len(WHY)
+    for row in rows:
+        missing[row["why"]] += row["sil"] if row["roof"] is None else 0
+    out["roofline_why"] = WHY[missing.index(max(missing))] if gpu and max(missing) else None
+    if gpu and helpers:
+        out["roofline_why"] = "another kernel of its call carries the work"
+    if gpu and rows and not total:
+        out["roofline_why"] = "it took no time"
     low = out["efficiency"] is not None and out["efficiency"] < 40
     if low and out["bound"] in ("compute", "memory") and not idle:
         out |= {"bound": "latency", "bound_share": None}
@@ -148,7 +168,10 @@ def compare(prof: session.Profile) -> int:
                 same(row, own, gpu)
                 compared += 1
             else:
-                assert all(row[key] is None for key in efficiency.KEYS)
+                assert all(row[key] is None for key in efficiency.KEYS if key != "roofline_why")
+                copied = row.get("kind") in ("memcpy", "memset")
+                none = "copies and sets have none" if copied else "it launched no kernel itself"
+                assert row["roofline_why"] == (none if gpu else None)
         # The others leave out copies, and what operators launched that began before the window.
         assert not hand or name != "kernel"
     return compared
@@ -194,6 +217,7 @@ def test_unknown_is_not_zero(tmp_path: Path):
     assert row["device_self_ns"] == 100
     assert [row[key] for key in ("efficiency", "hfu", "mfu", "bound", "bound_share")] == [None] * 5
     assert (row["roofline_known"], row["hfu_known"]) == (0, 0)
+    assert row["roofline_why"] == "the shapes of its operator were not recorded"
 
 
 MM = "{'pyprof': 1, 'mod': 'torch', 'op': 'mm', 'args': [%s, %s]}"

@@ -196,9 +196,21 @@ def test_a_run_that_is_not_cut_has_no_steps_to_speak_of():
     found = outcome("R05", made).finding
     assert found is not None
     assert (
-        "There are 90 kernels; the median takes 4.00 us; the 90 calls that launch them take 135 us."
-        in found.problem
+        "There are 90 kernels; launching them takes 135 us, and the median runs for 4.00 us." in found.problem
     )
+
+
+def test_kernels_without_a_launch_are_not_said_to_be_launched():
+    made = Small(steps=0)
+    op = made.op("mlp", 0, 900_000)
+    for number, start in enumerate(range(5_000, 905_000, 10_000)):
+        made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500, linked=number >= 10)
+    found = outcome("R05", made).finding
+    assert found is not None
+    assert (
+        "There are 90 kernels, 80 of them with a recorded launch of their own; launching these takes "
+        "120 us, and the median runs for 4.00 us."
+    ) in found.problem
 
 
 def test_waits_for_launches_say_what_the_cpu_did() -> None:

@@ -16,6 +16,7 @@ export type Meaning =
   | "recompute"
   | "backward"
   | "optimizer"
+  | "no-phase"
   | "other"
   | "outside"
   | "idle";
@@ -42,8 +43,8 @@ const PARTS: Record<string, Meaning> = {
   recompute: "recompute",
   backward: "backward",
   optimizer: "optimizer",
-  no_phase: "cpu",
-  // Causes of idle time, as in the timeline.
+  no_phase: "no-phase",
+  // Causes of idle time, as in the timeline: what the device waits for has the color of that.
   data_loader: "dataloader",
   launch_bound: "cpu",
   synchronization: "runtime",
@@ -63,18 +64,8 @@ const WHOLE: Record<string, Record<string, Meaning>> = {
   tensor_cores: { other: "kernel" },
 };
 
-/** Phases of work on a device, beside causes of idle time in the colors of the host. */
-const ON_DEVICE: Record<string, Meaning> = {
-  forward: "kernel",
-  backward: "tc",
-  recompute: "memset",
-  optimizer: "compute",
-  no_phase: "overlap",
-};
-
-/** What a part of a breakdown means, on a recording with or without a GPU. */
-export function meaningOf(breakdown: string, part: string, gpu: boolean): Meaning {
+/** What a part of a breakdown means. */
+export function meaningOf(breakdown: string, part: string): Meaning {
   const key = part.replace(/_ns$/, "");
-  if (gpu && breakdown === "step_time" && key in ON_DEVICE) return ON_DEVICE[key]!;
   return WHOLE[breakdown]?.[key] ?? PARTS[key] ?? "other";
 }

@@ -1,10 +1,8 @@
 // The server's breakdowns as charts: which colour a part has.
 import type { Breakdown } from "../api/client";
 import type { Slice } from "../charts/Donut.svelte";
-import { colour, meaningOf, type Meaning } from "./colours";
-import { served, titled } from "./profile.svelte";
-
-export const meaning = (breakdown: string, part: string): Meaning => meaningOf(breakdown, part, served.gpu);
+import { colour, meaningOf } from "./colours";
+import { titled } from "./profile.svelte";
 
 export function slices(breakdown: Breakdown): Slice[] {
   return breakdown.parts.map((part) => ({
@@ -12,7 +10,7 @@ export function slices(breakdown: Breakdown): Slice[] {
     label: titled(part.heading),
     value: part.unit === "%" ? part.share : part.value,
     share: part.share,
-    colour: colour(meaning(breakdown.key, part.key)),
+    colour: colour(meaningOf(breakdown.key, part.key)),
     text: part.text,
   }));
 }

@@ -10,8 +10,8 @@ export interface Numbers {
   scale: format.Scale | undefined;
   /** Decimals of the numbers without a scale: as many in each, so that points stand under each other. */
   places: number;
-  /** Sum over all rows, of which shares are; null where rows do not add up. */
-  whole: number | null;
+  /** What shares are of: the sum over all rows, or another value of the row, by its place; null where rows do not add up. */
+  whole: number | { at: number; heading: string } | null;
 }
 
 export interface Written {
@@ -32,7 +32,12 @@ const OF_A_CALL = /^(mean|avg|median|max|min|p\d+|std)(_|$)|_(mean|avg|median|ma
 const LEAST = 0.1; // of the largest column's unit, down to which a smaller column has it, too
 const MOST = 1e5; // what a unit that is common to several columns is not used for
 
-export function numbersOf(columns: readonly Column[], rows: readonly (readonly Cell[])[], totals: Record<string, Total> = {}): Numbers[] {
+export function numbersOf(
+  columns: readonly Column[],
+  rows: readonly (readonly Cell[])[],
+  totals: Record<string, Total> = {},
+  wholes: Record<string, string> = {},
+): Numbers[] {
   const values = columns.map((column, at) =>
     numeric(column) ? rows.map((row) => row[at]).filter((value) => typeof value === "number") : [],
   );
@@ -49,18 +54,27 @@ export function numbersOf(columns: readonly Column[], rows: readonly (readonly C
     const all = most(group);
     return all / common.size < MOST ? columnScale(column.unit, all, common.name) : columnScale(column.unit, largest[at]!);
   };
+  const of = new Set(Object.values(wholes));
+  const wholeOf = (key: string): Numbers["whole"] => {
+    if (of.has(key)) return null; // it is the whole
+    const at = columns.findIndex((column) => column.key === wholes[key]);
+    return at < 0 ? (totals[key]?.all ?? null) : { at, heading: format.unitless(columns[at]!.heading) };
+  };
   return columns.map((column, at) => {
     const scale = scaleOf(column, at);
     const places = scale || column.kind !== "float" ? 0 : format.placesOf(values[at]!);
-    return { column, at, scale, places, whole: column.unit === "ns" || column.unit === "B" ? (totals[column.key]?.all ?? null) : null };
+    return { column, at, scale, places, whole: column.unit === "ns" || column.unit === "B" ? wholeOf(column.key) : null };
   });
 }
 
-export function written(value: number, { column, scale, places, whole }: Numbers): Written {
+/** `row`: the cells of its row, or the totals in their place. */
+export function written(value: number, { column, scale, places, whole }: Numbers, row: readonly (Cell | undefined)[] = []): Written {
   const text = scale ? format.scaled(value, scale) : format.scaled(value, { name: "", size: 1, places });
-  const share = whole !== null && whole > 0 && value >= 0 ? (100 * value) / whole : null;
+  const amount = whole !== null && typeof whole === "object" ? row[whole.at] : whole;
+  const share = typeof amount === "number" && amount > 0 && value >= 0 ? (100 * value) / amount : null;
   const exact = format.exact(value, column.unit);
-  const said = share === null ? exact : `${exact}\n${format.percent(share)} of ${format.exact(whole!, column.unit)} in all rows`;
+  const of = whole !== null && typeof whole === "object" ? `: ${whole.heading}` : " in all rows";
+  const said = share === null ? exact : `${exact}\n${format.percent(share)} of ${format.exact(Number(amount), column.unit)}${of}`;
   return {
     text,
     tip: scale?.places || share !== null || (places && text !== format.number(value)) ? said : null,

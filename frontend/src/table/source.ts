@@ -13,6 +13,10 @@ export interface Page {
   note?: string | null;
   /** Sums of columns whose rows add up. */
   totals?: Record<string, Total>;
+  /** Columns whose shares are of another column of the row, by its key. */
+  wholes?: Record<string, string>;
+  /** Columns that equal another in every row, by its key. */
+  same?: Record<string, string>;
   /** Columns without a value in any row. */
   empty?: string[];
 }

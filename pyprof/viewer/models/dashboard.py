@@ -54,11 +54,13 @@ class Link(Model):
 
 class Hit(Model):
     """A name that a search finds. `kind`: `operator` of the program, `dispatched`: one of the dispatcher or of
-    autograd, `kernel`, `module`, or `line` of the source; `time`: ns in the aggregation."""
+    autograd, `kernel`, `module`, or `line` of the source; `match`: whether the text is the name, its start, a part of
+    it, or in the path before it; `time`: ns in the aggregation."""
 
     kind: Literal["operator", "dispatched", "kernel", "module", "line"]
     id: str
     title: str
+    match: Literal["name", "start", "part", "path"]
     time: int | None
 
 

@@ -72,7 +72,11 @@ class Table(Model):
     complete: bool
     note: str | None
     totals: dict[str, Total] = Field(description="By column; empty if the table is not complete.")
+    wholes: dict[str, str] = Field(
+        description="By column, the column of the same row that its shares are of, instead of its total."
+    )
     empty: list[str] = Field(description="Columns without a value in any row, filtered or not.")
+    same: dict[str, str] = Field(description="Columns that equal another in every row, and that one.")
 
 
 class Node(Model):
