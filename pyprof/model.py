@@ -497,7 +497,7 @@ class Trace:
     meta: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)  # texts of source files, by their names in stacks
     lost: dict[str, int] = field(default_factory=dict)
-    t0: int = 0  # the first event on the recording's own clock, ns
+    t0: int = 0  # the first event, step or pause on the recording's own clock, ns
 
     def repair(self, reason: str, count: int = 1) -> None:
         """Count events that were incomplete or contradictory, and kept. The reason ends in `KEPT`."""

@@ -8,6 +8,7 @@ import gzip
 import json
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,30 @@ def test_a_backward_has_its_forwards_line_and_name(name: str):
         assert backward["source"].notna().all()
         products = [kernel_names.kind(text) in kernel_names.PRODUCTS for text in backward["full_name"]]
         assert not set(backward["op"][products]) & {"view", "to_copy", "to", "t", "transpose", "unsafe_view"}
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_times_count_from_the_earliest_of_all_that_is_shown(name: str):
+    """The first step of a capture begins before its first operator."""
+    with closing(sqlite3.connect(unpacked(f"{name}.sqlite"))) as raw:
+        tables = {row[0] for row in raw.execute("select name from sqlite_master where type = 'table'")}
+        columns = {
+            table: {row[1] for row in raw.execute(f'pragma table_info("{table}")')} & {"start", "time"}
+            for table in tables if table.startswith(("PYPROF_", "NVTX_", "CUPTI_"))
+        }  # fmt: skip
+        times = [
+            raw.execute(f'select min("{column}") from "{table}"').fetchone()[0]
+            for table, found in columns.items() for column in found
+        ]  # fmt: skip
+        starts = [row[0] for row in raw.execute("select start from PYPROF_STEP order by start")]
+    zero = min(time for time in times if time is not None)
+    stored = captured(name).database.rows("select start_ns from step order by start_ns")
+    assert [row[0] for row in stored] == [start - zero for start in starts]
+    earliest = [
+        captured(name).database.rows(f"select min(start_ns) from {table}")[0][0]
+        for table in ("event", "op", "api", "range", "step", "pause", "iteration", "track")
+    ]
+    assert min(time for time in earliest if time is not None) == 0
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -2,10 +2,13 @@
 """Pair: the forward of each backward, by forward thread and sequence number, never by order or time.
 
 Autograd numbers the nodes that a thread creates. The operator that creates node N is announced with N, the node's
-backward carries N too, and the forward's thread where the recording knows it. Of several operators with one number
-(a number is announced to every operator until a node takes it) the last before the backward created the node.
-NVTX text has no forward thread. Then every thread that announced N is a candidate: a recomputation inside the same
-backward comes first, else the only candidate, else the only one whose name agrees; if that leaves several, the
+backward carries N too, and the forward's thread where the recording knows it. Of several operators with one number (a
+number is announced to every operator until a node takes it) the last before the backward created the node, or an
+operator around that one, unless the forward is not recorded: then the last was merely the one before it. The node's
+name tells which: `AddBackward0` and `SqBackward` are of `aten::add_` and `Sq`, `CppNode<...>`, a Function of C++, is
+of an operator from outside torch, if of any. Without such an operator the backward has no forward and keeps its own
+name. NVTX text has no forward thread. Then every thread that announced N is a candidate: a recomputation inside the
+same backward comes first, else the only candidate, else the only one whose name agrees; if that leaves several, the
 backward stays unpaired and is counted.
 """
 
@@ -16,13 +19,15 @@ import re
 import numpy as np
 
 from pyprof import arrow, intervals
-from pyprof.marker import EVALUATE, is_backward
+from pyprof.marker import EVALUATE, is_backward, is_qualified
 from pyprof.model import BPROP, Ints, Trace
 from pyprof.parse.join import Spans
 from pyprof.parse.paths import BOUNDARY, OPERATOR
 
 _NONE = -1
 _THREADS = 64  # which may have run a forward, where the recording does not say which did
+# The end of a node's name after that of its operator: AddBackward0, MeanBackwardAutogradNestedTensor0, TBackward0_copy.
+_OF_OPERATOR = re.compile(r"_?[Bb]ackward(?:Autograd[A-Za-z]+)?[0-9]*(?=$|_copy$)")
 _UNDECIDED = "backward ranges whose forward could be in several threads (not paired, kept)"
 
 
@@ -48,6 +53,7 @@ def pair(trace: Trace, spans: Spans) -> Ints:
         spans.start[backward[owner]],
         thread,
     )
+    match = _creators(spans, backward[owner], match)
     out[backward] = _select_candidates(trace, spans, backward, owner[match >= 0], match[match >= 0])
     return _through_backward(spans, out, direction)
 
@@ -107,6 +113,43 @@ def _last_before(spans: Spans, numbers: Ints, forward: Ints, time: Ints, thread:
     return np.where((match >= first) & (match < position), match, _NONE)
 
 
+def _creators(spans: Spans, backward: Ints, match: Ints) -> Ints:
+    """Return, per backward, the innermost of the operator `match` and the operators around it with the same number
+    that can have created the node by their names; -1 if none can."""
+    out, pending = np.full(len(match), _NONE, np.int64), np.flatnonzero(match >= 0)
+    at = match[pending]
+    number = spans.seq.values[at]
+    node = spans.label_of_path[spans.path[backward[pending]]]
+    while len(pending):
+        pairs = node * len(spans.labels) + spans.label_of_path[spans.path[at]]
+        distinct, code = np.unique(pairs, return_inverse=True)
+        names = [
+            tuple(spans.labels[label].name for label in divmod(pair, len(spans.labels)))
+            for pair in distinct.tolist()
+        ]
+        fits = np.array([_creates(node_, operator) for node_, operator in names])[code]
+        fits &= (spans.role[at] == OPERATOR) & spans.seq.mask()[at] & (spans.seq.values[at] == number)
+        out[pending[fits]] = at[fits]
+        at = spans.parent[at]
+        higher = ~fits & (at >= 0)
+        pending, at, number, node = pending[higher], at[higher], number[higher], node[higher]
+    return out
+
+
+def _creates(node: str, operator: str) -> bool:
+    """Return whether an operator of this name can have created a node of this name.
+
+    >>> cpp = "torch::autograd::CppNode<vision::ops::ROIAlignFunction>"
+    >>> _creates("NllLossBackward0", "aten::nll_loss_forward"), _creates("SqBackward", "aten::add")
+    (True, False)
+    >>> _creates(cpp, "torchvision::roi_align"), _creates(cpp, "aten::contiguous")
+    (True, False)
+    """
+    if _OF_OPERATOR.search(node):
+        return node_name(node) == operator_name(operator)
+    return is_qualified(operator) and not operator.startswith("aten::")
+
+
 def _select_candidates(trace: Trace, spans: Spans, backward: Ints, owner: Ints, candidate: Ints) -> Ints:
     """Return one candidate per backward. `owner` is the backward that each candidate belongs to, in ascending order."""
     selection = np.full(len(backward), _NONE, np.int64)
@@ -150,13 +193,14 @@ def _name(spans: Spans, span: int) -> str:
 def node_name(name: str) -> str:
     """Normalize the name of a node: `autograd::engine::evaluate_function: NativeLayerNormBackward0` ->
     `nativelayernorm`."""
-    return re.sub(r"_?[Bb]ackward[0-9]*$", "", name.removeprefix(EVALUATE)).replace("_", "").lower()
+    name = _OF_OPERATOR.sub("", name.removeprefix(EVALUATE))
+    return name.replace("_", "").lower().removesuffix("forward")
 
 
 def operator_name(name: str) -> str:
     """Normalize the name of an operator for comparison with `node_name`: `aten::native_layer_norm` ->
-    `nativelayernorm`."""
-    return name.rpartition("::")[2].replace("_", "").lower()
+    `nativelayernorm`, `aten::nll_loss_forward` -> `nllloss`, which torch names NllLossBackward0."""
+    return name.rpartition("::")[2].replace("_", "").lower().removesuffix("forward")
 
 
 def _through_backward(spans: Spans, out: Ints, direction: Ints) -> Ints:

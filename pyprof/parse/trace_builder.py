@@ -141,14 +141,18 @@ def sole_owner(owner: Ints, numbers: Ints, requested: Column) -> Ints:
 
 
 class Clock:
-    """The zero of a recording's times: its first event."""
+    """The zero of a recording's times: the first of all that it has, be it an event, the mark of a step, a pause or an
+    allocation."""
 
     def start_at_zero(self, trace: Trace) -> None:
-        tables = (trace.ranges, trace.ops, trace.launches, trace.gpu, trace.io, trace.functions)
+        tables = (
+            trace.ranges, trace.ops, trace.launches, trace.gpu, trace.io, trace.functions, trace.steps, trace.pauses,
+        )  # fmt: skip
         first = [int(table.start.min()) for table in tables if len(table)]
+        first += [int(trace.memory.time.min())] if len(trace.memory) else []
         trace.t0 = min(first, default=0)
         trace.memory.time = trace.memory.time - trace.t0
-        for table in (*tables, trace.steps, trace.pauses, trace.collectives):
+        for table in (*tables, trace.collectives):
             table.start = table.start - trace.t0
             end = table.end
             table.end = (

@@ -27,6 +27,7 @@ from pyprof.prof.hardware.gpus import Gpu
 from pyprof.prof.hardware.machine import Hardware
 from pyprof.rules import Finding, NeedsFacts
 from pyprof.rules.event_sample import Sample, kind, read
+from pyprof.rules.slow_calls import noise
 from pyprof.rules.steady_steps import SteadySteps
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
@@ -298,6 +299,11 @@ class Run(SteadySteps):
     def kernel_time(self) -> int:
         """Sum of the times of all kernels."""
         return int(self.kernels["gpu_ns"].sum())
+
+    @cached_property
+    def noise(self) -> pd.DataFrame:
+        """Calls of operators that take far longer than equal ones, if these are few and hold much of the time."""
+        return noise(self)
 
     # --- single events
 

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about programs that run on a CPU alone: types, threads, short operators."""
+"""Rules about programs that run on a CPU alone: types, threads, short operators, uneven calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pyprof.analysis.categories import of_operator
 from pyprof.prof.hardware import cpus
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
+from pyprof.rules.slow_calls import excess
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 from pyprof.units import duration, percent
@@ -40,12 +42,27 @@ _PRODUCTS = ("gemm", "convolution", "attention")  # categories
 def _products(run: Run) -> pd.DataFrame:
     """Return the own time of operator events that are products, in calls in float32, by path of the call. The copies
     around a product in the same call are not part of it."""
-    events = run.operator_events
-    product = which(events["kernel"], lambda name: of_operator("aten", name) in _PRODUCTS)
-    single = events[product & (events["dtype"] == "float32")]
-    return single.groupby("path", as_index=False, sort=False).agg(
+    events = _single(run.operator_events)
+    return events.groupby("path", as_index=False, sort=False).agg(
         source=("source", "first"), calls=("calls", "sum"), gpu_ns=("gpu_ns", "sum")
     )
+
+
+def _single(events: pd.DataFrame) -> pd.DataFrame:
+    """Return the products in float32 among operator events."""
+    product = which(events["kernel"], lambda name: of_operator("aten", name) in _PRODUCTS)
+    return events[product & (events["dtype"] == "float32")]
+
+
+def _interrupted(run: Run) -> pd.Series[int]:
+    """Return how long products in float32 took beyond the time of equal ones, by path of the call, where R47 fires: no
+    other type shortens that."""
+    slow = run.noise.join(run.kernel_names["kernel"], on="name")
+    slow = _single(
+        slow.join(run.operators[["dtype", "name"]].rename(columns={"name": "path"}), on="operator")
+    )
+    sums = {path: run.scaled(excess(rows)) * len(run.ids) for path, rows in slow.groupby("path")}
+    return pd.Series(sums, dtype=np.int64)
 
 
 @rule("R44", "cpu_float32", rows=Rows("categories", "Categories of work"))
@@ -54,17 +71,20 @@ def cpu_float32(run: Run) -> Finding | None:
     multiply bfloat16 at a higher rate (AMX, AVX512_BF16, BF16 of Arm). Their time is that of the products themselves,
     as in the categories of work, without the copies around them. The saving is what the ratio of the two peaks leaves
     of it: an upper bound, since memory or the conversions may limit them; unknown without steps, where the time has the
-    warm-up in it.
+    warm-up in it. Where R47 fires, the time leaves out what it counts.
 
     Fires: half of the time in linear layers of float32 on a Sapphire Rapids or Zen 4, autocast off.
     Silent: the same under autocast; a CPU without such instructions; a fifth of the time; a recording with a GPU.
     """
     if run.used:
         return None
-    single = _products(run)
+    single, interrupted = _products(run), _interrupted(run)
+    single["gpu_ns"] -= interrupted.reindex(single["path"], fill_value=0).to_numpy()
     time = min(int(single["gpu_ns"].sum()) // max(len(run.ids), 1), run.wall)
     if run.share(time) <= limit("R44.share"):
         return None
+    lost = int(interrupted.sum()) // max(len(run.ids), 1)
+    more = f", and {run.time(lost)} more while interrupted, another finding" if lost else ""
     cpu = cpus.of(run.facts)
     if isinstance(cpu, str):
         raise NeedsFacts(f"needs the peaks of the CPU, but {cpu}; record with pyprof")
@@ -79,9 +99,9 @@ def cpu_float32(run: Run) -> Finding | None:
         else " Record several steps to learn what it saves: this recording is one pass, with its warm-up."
     )
     return run.finding(
-        f"Matrix products and convolutions in float32 take {run.time(time)}, {percent(run.share(time))} of the time. "
-        f"In bfloat16 the peak of the CPU ({cpu.name}) is {narrow / wide:.3g} times as high, which leaves at least "
-        f"{percent(wide / narrow)} of that: memory and the conversions may leave more.",
+        f"Matrix products and convolutions in float32 take {run.time(time)}, {percent(run.share(time))} of the time"
+        f"{more}. In bfloat16 the peak of the CPU ({cpu.name}) is {narrow / wide:.3g} times as high, which leaves at "
+        f"least {percent(wide / narrow)} of that: memory and the conversions may leave more.",
         "Run the forward pass and the loss under torch.autocast('cpu', dtype=torch.bfloat16); weights stay float32. "
         f"Check that the loss still goes down as before.{once}",
         time * (1 - wide / narrow) if run.cut else None,
@@ -151,3 +171,90 @@ def cpu_short_operators(run: Run) -> Finding | None:
         _top(run, short),
         "The calls of a step become fewer, and longer.",
     )
+
+
+@rule("R47", "uneven_calls", rows=Rows("detail", "Operators"))
+def uneven_calls(run: Run) -> Finding | None:
+    """Nothing runs on a GPU, and a few calls of operators take far longer than equal calls: what takes the time is not
+    their work. Equal calls are of one operator with the same shapes, parameters, FLOPs and bytes, in the same place if
+    there are four steps or more; collectives and operators from outside torch are left out, since they may wait. The
+    saving is what the slow calls take beyond the median of their equals: an upper bound, for some of it may be work
+    that the recording does not show. In a recording of one pass it leaves out the first of equal calls, which may be
+    one-time work. Where this rule fires, R44 leaves that time out.
+
+    Fires: in one step of ten each of five calls takes 12 ms in place of 1 ms, in steps of 20 ms.
+    Silent: the same calls in 4 ms; half of all calls in 12 ms; one call of a step, always the same, in 12 ms.
+    """
+    if run.used:
+        return None
+    slow = run.noise
+    if not len(slow):
+        if not run.operators["shapes"].notna().any() and run.share(_in_operators(run)) > limit("R47.share"):
+            raise NeedsFacts(
+                "needs the shapes of tensors, to compare equal calls; record with pyprof, or with record_shapes=True"
+            )
+        return None
+    repeated = slow.attrs["repeated"]
+    time, beyond = run.scaled(int(slow["duration_ns"].sum())), run.scaled(excess(slow))
+    later = beyond if run.cut else run.scaled(excess(slow[~slow["first"]]))
+    rows = _by_operator(run, slow)
+    worst = rows.iloc[0]
+    line = f" ({worst['source']})" if isinstance(worst["source"], str) else ""
+    when = _when(run, slow) + ("" if run.cut else _first(slow))
+    return run.finding(
+        f"{len(slow):,} of {repeated:,} comparable calls of operators take {run.time(time)}, "
+        f"{percent(run.share(time))} of the time; at the usual speed of equal calls they would take "
+        f"{run.time(time - beyond, False)}. They are slow now and then, {when}. Most of it: {worst['kernel']} in "
+        f"{worst['path']}{line}, up to {duration(worst['longest'])} in place of {duration(worst['usual_ns'])}.",
+        "What interrupts them is not recorded: other processes, more threads than processors, memory that is touched "
+        f"for the first time, or the clock. {_threads(run)}/usr/bin/time -v counts context switches and page faults of "
+        "the program. Leave other work off the machine, give the program processors of its own (taskset) and as many "
+        "threads (OMP_NUM_THREADS), and record again."
+        + ("" if run.cut else " Record several steps: they tell one-time work from the rest."),
+        later if run.cut or run.share(later) >= limit("worth") else None,
+        run.top(
+            rows, "time", operator="path", source="source", kernel="kernel", slow_calls="slow", equal_calls="equals",
+            time_ns="time", usual_ns="usual_ns",
+        ),
+        "Recorded again, other calls are the slow ones; on a machine without other work hardly any is.",
+    )  # fmt: skip
+
+
+def _in_operators(run: Run) -> int:
+    return int(run.operator_events["gpu_ns"].sum()) // max(len(run.ids), 1)
+
+
+def _first(slow: pd.DataFrame) -> str:
+    first = int(slow["first"].sum())
+    if not first:
+        return ""
+    verb = "is the first of its equals" if first == 1 else "are the first of their equals"
+    return f" ({first:,} of them {verb}, and may be one-time work)"
+
+
+def _by_operator(run: Run, slow: pd.DataFrame) -> pd.DataFrame:
+    """Return the slow calls by operator and event, the most time beyond the usual first."""
+    rows = slow.groupby(["operator", "name"], as_index=False, sort=False).agg(
+        slow=("name", "size"), equals=("equals", "max"), time=("duration_ns", "sum"),
+        longest=("duration_ns", "max"), usual_ns=("usual_ns", "min"),
+    )  # fmt: skip
+    rows = rows.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
+    return rows.join(run.kernel_names[["kernel"]], on="name").sort_values(
+        "time", ascending=False, kind="stable"
+    )
+
+
+def _when(run: Run, slow: pd.DataFrame) -> str:
+    """Return where in the recording the slow calls are."""
+    if run.cut:
+        return f"in {slow['step'].nunique():,} of {run.steps:,} steps"
+    end = int((slow["start_ns"] + slow["duration_ns"]).max())
+    return f"between {duration(int(slow['start_ns'].min()))} and {duration(end)} of the recording"
+
+
+def _threads(run: Run) -> str:
+    """Return a sentence about the threads of an operator and the processors of the process, if both are known."""
+    threads, processors = run.facts.get("threads.intraop"), run.facts.get("cpu.usable")
+    if not threads or not processors:
+        return ""
+    return f"An operator has {threads} threads here, and the process may use {processors} processors. "

@@ -22,8 +22,8 @@ class Sample:
     """Events and API calls of a stretch of time, in the order of their ids.
 
     `event`: id, kind, device, stream, name, operator, start_ns, duration_ns, geometry, copied_bytes, copy_from,
-    copy_to, graph, bytes, api, op, launch_ns, launch_duration_ns, thread. `api`: id, thread, name, kind, start_ns,
-    duration_ns, operator (missing outside of all).
+    copy_to, graph, flops, bytes, api, op, launch_ns, launch_duration_ns, thread. `api`: id, thread, name, kind,
+    start_ns, duration_ns, operator (missing outside of all).
     """
 
     worker: int
@@ -91,8 +91,8 @@ def read(store: Store, row: tuple[int, ...], workers: int, cut: int) -> Sample:
             last = stop
     event = store.columns(
         f"""select e.id, e.kind, e.device, e.stream, e.name, e.operator, e.start_ns, e.duration_ns, e.geometry,
-                   e.copied_bytes, e.copy_from, e.copy_to, e.graph, e.bytes, e.api, e.op, a.start_ns as launch_ns,
-                   a.duration_ns as launch_duration_ns, a.thread
+                   e.copied_bytes, e.copy_from, e.copy_to, e.graph, e.flops, e.bytes, e.api, e.op,
+                   a.start_ns as launch_ns, a.duration_ns as launch_duration_ns, a.thread
             from event e left join api a on a.id = e.api
             where e.id >= {first} and e.id < {stop} order by e.id"""
     )

@@ -90,6 +90,11 @@ LIMITS = {
     "R46.length": Limit(20_000, "ns", "mean length of a short operator's calls, below"),
     "R46.share": Limit(0.30, "", "share of such operators"),
     "R46.calls": Limit(20, "calls per step", "of such operators, at least"),
+    "R47.times": Limit(5, "", "a slow call's time, as a multiple of the median of equal calls, more than"),
+    "R47.length": Limit(1_000_000, "ns", "a slow call's time beyond that median, at least"),
+    "R47.equal": Limit(4, "calls", "that are equal, in a recording of several steps, at least"),
+    "R47.few": Limit(0.10, "", "share of slow calls among all calls that have equals, at most"),
+    "R47.share": Limit(0.10, "", "share of the slow calls' time beyond those medians"),
 }  # fmt: skip
 
 

@@ -56,6 +56,11 @@ def operator(source: Source, id: str) -> Details:
         ("dtype", "Data Type", dtype),
         ("params", "Parameters", params),
     )
+    partners = _pair(source, number, direction)
+    created = direction is not None and DIRECTIONS[direction] == "bprop" and type_ != "accumulate_grad"
+    if created and all(partner.relation != "forward" for partner in partners):
+        unknown = "na: no recorded operator is known to have created its node"
+        texts += named_texts(("forward", "Forward", unknown))
     return Details(
         kind="op",
         id=op_id,
@@ -74,7 +79,7 @@ def operator(source: Source, id: str) -> Details:
         ],
         texts=texts,
         stack=frames_of(source, stack),
-        partners=_pair(source, number, direction),
+        partners=partners,
         roofline=point,
         tables=[_kernels(source, number)],
     )

@@ -37,7 +37,7 @@ _EVENT = (
     "bytes basis copied_bytes copy_from copy_to graph"
 )
 _COLLECTIVE = "event name sent_bytes received_bytes dtype process_group size seq"
-_TEXTS = "op_id name type mod params dtype frames text process_group"  # of the tables that hold texts
+_TEXTS = "op_id name type mod params dtype shapes frames text process_group"  # of the tables that hold texts
 
 
 class Small:
@@ -72,9 +72,10 @@ class Small:
     def op(
         self, type_: str, start: int, end: int, *, name: str | None = None, mod: str = "torch", direction: int = 0,
         phase: int = 0, params: str | None = None, dtype: str | None = None, eligible: bool = False, line: int = 1,
+        shapes: str | None = None,
     ) -> int:  # fmt: skip
         """An execution; its number."""
-        key = (name or type_, type_, mod, direction, phase, params, dtype, eligible, line)
+        key = (name or type_, type_, mod, direction, phase, params, dtype, eligible, line, shapes)
         operator = self._operators.setdefault(key, len(self._operators))
         self._ops.append({"operator": operator, "start_ns": start, "end_ns": end})
         return len(self._ops) - 1
@@ -298,12 +299,12 @@ class Small:
         return kernels.copy_kind(name) if name.startswith("mem") else kernels.kind(name)
 
     def _operator(self, key: tuple[Any, ...], number: int) -> dict[str, Any]:
-        name, type_, mod, direction, phase, params, dtype, eligible, line = key
+        name, type_, mod, direction, phase, params, dtype, eligible, line, shapes = key
         stack = self._stacks.setdefault(f"train.py:{line}", len(self._stacks))
         return {
             "id": number, "op_id": f"{type_.upper()}_{number}", "name": name, "type": type_, "mod": mod,
             "direction": direction, "phase": phase, "stack": stack, "params": params, "dtype": dtype,
-            "eligible": int(eligible), "unassociated": int(type_ == "unassociated"),
+            "shapes": shapes, "eligible": int(eligible), "unassociated": int(type_ == "unassociated"),
         }  # fmt: skip
 
 

@@ -400,6 +400,28 @@ def test_details_of_an_operator(client, prof):
     assert {text["key"] for text in found["texts"]} >= {"shapes", "module", "type"}
 
 
+def test_details_of_a_backward_say_whether_its_forward_is_known(tmp_path):
+    """Both run a node of number 4: aten::relu, announced with 4, creates the one, and not the other."""
+    found = {}
+    for node in ("ReluBackward0", "torch::autograd::CppNode<F>"):
+        text = f"""
+            aten::relu, seq = 4
+                > 5 forward
+            thread 2
+            autograd::engine::evaluate_function: {node}, seq = 4
+                {node}, seq = 4
+                    > 5 backward
+        """
+        path = tmp_path / f"{len(node)}_dldb.sqlite"
+        session.load(write_capture(tmp_path / f"{len(node)}.sqlite", recording(text))).save(path)
+        with serving(path) as client:
+            row = next(r for r in client.table("/api/reports/detail") if r["direction"] == "bprop")
+            details = client.json(f"/api/details/op/{quote(row['op_id'], safe='')}")
+        texts = {one["key"]: one["value"] for one in details["texts"]}
+        found[node] = [one["relation"] for one in details["partners"]], texts.get("forward", "")[:3]
+    assert found == {"ReluBackward0": (["forward"], ""), "torch::autograd::CppNode<F>": ([], "na:")}
+
+
 def test_details_of_a_kernel_and_a_launch(client):
     kernel = client.json(f"/api/details/kernel/{quote('volta_sgemm_128x64_nn')}")
     figures = {one["key"]: one["value"] for one in kernel["figures"]}

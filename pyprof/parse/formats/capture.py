@@ -50,12 +50,7 @@ class Capture:
                     f"Upgrade: {install()} {WHERE} of a later version."
                 )
             ops, steps = _ops(reader), _steps(reader)
-            memory, pauses = _memory(reader), _pauses(reader)
-            trace = reader.trace("capture", ops, steps)
-            memory.time = memory.time - trace.t0
-            trace.memory = memory
-            pauses.start, pauses.end = pauses.start - trace.t0, pauses.end - trace.t0
-            trace.pauses = pauses
+            trace = reader.trace("capture", ops, steps, _memory(reader), _pauses(reader))
             trace.slack = CLOCKS_NS
             _shared_memory(database, trace)
             trace.meta.update(facts)

@@ -30,10 +30,14 @@ from pyprof.model import (
     Ints,
     Io,
     Launches,
+    Memory,
     Ops,
+    Pauses,
     Ranges,
     Steps,
     Trace,
+    no_memory,
+    no_pauses,
 )
 from pyprof.parse import range_texts
 from pyprof.parse.formats import FORMATS
@@ -105,7 +109,7 @@ class Nsys:
     def load(path: Path) -> Trace:
         steps = Steps(*(np.empty(0, np.int64) for _ in range(4)))
         with Database(path) as database:
-            trace = Reader(database).trace("nsys", empty_ops(), steps)
+            trace = Reader(database).trace("nsys", empty_ops(), steps, no_memory(), no_pauses())
         if not len(trace.gpu):
             diagnostics = trace.meta.get(_DIAGNOSTICS)
             raise FormatError(
@@ -131,8 +135,8 @@ class Reader:
         self.clock = Clock()
         self.lost: dict[str, int] = {}
 
-    def trace(self, format_: str, ops: Ops, steps: Steps) -> Trace:
-        """Read all tables of the export, with the operators and steps that only PyProf's own files have."""
+    def trace(self, format_: str, ops: Ops, steps: Steps, memory: Memory, pauses: Pauses) -> Trace:
+        """Read all tables of the export, with those that only PyProf's own files have."""
         ranges = self._ranges()
         launches = self._launches()
         gpu = self._gpu(launches)
@@ -144,8 +148,7 @@ class Reader:
         trace = Trace(
             path=str(self.database.path), format=format_, strings=self.names.strings, processes=processes,
             threads=threads, ranges=ranges, ops=ops, launches=launches, gpu=gpu, io=io, steps=steps,
-            devices=self._devices(), meta=self._meta(),
-            lost=self.lost,
+            devices=self._devices(), meta=self._meta(), memory=memory, pauses=pauses, lost=self.lost,
         )  # fmt: skip
         self.clock.start_at_zero(trace)
         return trace
