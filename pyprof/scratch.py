@@ -53,7 +53,7 @@ def around(path: str) -> str | None:
     return os.path.dirname(folder) if folder in _open else None
 
 
-def shown(path: str) -> str:
+def display_name(path: str) -> str:
     """Return the name of a file as a person is told it: without the path where that is a temporary folder."""
     folder = os.path.dirname(path)
     return os.path.basename(path) if {folder, os.path.dirname(folder)} & _open.keys() else path

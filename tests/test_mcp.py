@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from pyprof import session
 from pyprof.integrations import mcp_server
 from tests import build, cli
+from tests.conftest import ROOT
+from tests.waiting import HANG
 
 GPU = Path(__file__).parent / "traces/gpu"
 
@@ -127,6 +130,27 @@ def test_long_answers_come_in_pages(recording: Path) -> None:
     assert report.value["total"] == len(table)
     largest = table.sort_values("gpu", ascending=False, kind="stable")
     assert [row[0] for row in report.value["rows"]] == largest.iloc[3:5, 0].tolist()
+
+
+def test_the_client_in_the_docs_prints_what_they_say(
+    recording: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    page = ROOT / "docs" / "agents.md"
+    text = page.read_text(encoding="utf-8")
+    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S)
+    assert found is not None
+    (tmp_path / "transformer.sqlite").symlink_to(recording)
+    command = tmp_path / "pyprof"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m pyprof "$@"\n')
+    command.chmod(0o755)
+    program = found[1].replace('"pyprof"', repr(str(command)))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=HANG
+    )
+    if request.config.getoption("--regold"):
+        page.write_text(text.replace(found[2], done.stdout), encoding="utf-8")
+    else:
+        assert done.stdout == found[2], done.stderr
 
 
 def test_what_is_not_to_be_done_is_refused(recording: Path, tmp_path: Path) -> None:

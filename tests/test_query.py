@@ -114,6 +114,7 @@ def test_a_line_is_the_last_of_its_stack(prof: session.Profile) -> None:
 
 REFUSED = {
     "delete from op": "can only read",
+    "delete from kernels": "can only read",
     "insert into meta values ('a', 'b')": "can only read",
     "create table x (a)": "can only read",
     "create temp table x (a)": "can only read",

@@ -448,7 +448,7 @@ class Session:
             *([f"{lost} not recorded"] if (lost := sum(data.lost.values())) else []),
         ]
         hint = f". {rotation.HINT}" if data.is_empty(device.records) else ""
-        print(f"{scratch.shown(self.output)}: {', '.join(counts)}{hint}", file=sys.stderr)
+        print(f"{scratch.display_name(self.output)}: {', '.join(counts)}{hint}", file=sys.stderr)
 
 
 def _let_go() -> None:

@@ -152,4 +152,4 @@ def _text(text: object) -> str:
     """Return a text of a recording in one line: shortened, without invisible characters, escaped."""
     plain = visible(str(text))
     cut = plain if " " in plain else lines.shorten(plain, _LONGEST)
-    return escape(cut)
+    return escape(lines.unbroken(cut))

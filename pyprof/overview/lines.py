@@ -53,7 +53,7 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     step, rows = _step(overview, width), table(overview, width, encoding)
     rows = rows[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
     room = MOST - len(fixed) - len(step) - len(rows)
-    finding = _wrap(re.sub(r"(?<=\d) ", _SPACE, finding_text(overview, encoding)), width, room)
+    finding = wrap(finding_text(overview, encoding), width, room)
     blank = [""] if room - len(finding) >= 2 else []
     return [*step, *blank, *rows, *blank, *fixed[:1], *finding, *fixed[1:]]
 
@@ -66,13 +66,13 @@ def of_summary(source: Source, width: int, encoding: str, path: str) -> list[str
     if len(failed) > _FAILED:
         texts.append(f"{len(failed) - _FAILED} more recordings were not read.")
     texts.append(f"Reports: {', '.join(names)}. Next: pyprof view {shlex.quote(path)}")
-    return [line for text in texts for line in _wrap(visible(text, encoding), max(width, NARROW), MOST)]
+    return [line for text in texts for line in wrap(visible(text, encoding), max(width, NARROW), MOST)]
 
 
 def _flight(overview: Figures, width: int, encoding: str, path: str) -> list[str]:
     """Return the overview of a flight record: its verdict, complete if there is room, then the other steps."""
     step, ending = _step(overview, width), _next(overview, path, width, encoding)
-    verdict = [line for text in overview.verdict for line in _wrap(visible(text, encoding), width, 4)]
+    verdict = [line for text in overview.verdict for line in wrap(visible(text, encoding), width, 4)]
     verdict = verdict[: MOST - 1 - len(step) - len(ending)]
     room = MOST - 1 - len(step) - len(ending) - len(verdict)
     rows = table(overview, width, encoding)[:room] if room > 1 else []
@@ -88,13 +88,13 @@ def _step(overview: Figures, width: int) -> list[str]:
         busy, idle = round_shares([step.busy, 100 - step.busy])
         head += f"; GPU busy {busy} %, idle {idle} %"
     if step.busy is None:
-        return [*_wrap(head, width, 2), *_parts(step.parts, width, "")]
+        return [*wrap(head, width, 2), *_parts(step.parts, width, "")]
     work = [part for part in step.parts if part[0] in PHASES]
     causes = sorted((part for part in step.parts if part[0] not in PHASES), key=lambda part: -part[1])
     small = sum(share for _, share in causes if share < _LEAST)
     causes = [part for part in causes if part[1] >= _LEAST] + [("other", small)] * (small >= 0.05)
     groups = [*_parts(work, width, "busy: "), *_parts(causes, width, "idle: ")]
-    return [*_wrap(head, width, 2), *groups]
+    return [*wrap(head, width, 2), *groups]
 
 
 def _parts(parts: Sequence[tuple[str, float]], width: int, title: str) -> list[str]:
@@ -105,7 +105,7 @@ def _parts(parts: Sequence[tuple[str, float]], width: int, title: str) -> list[s
         f"{part_name(name, bool(title))} {number} %".replace(" ", _SPACE)
         for (name, _), number in zip(parts, round_shares([share for _, share in parts]))
     ]
-    return _wrap(title + ", ".join(texts), width, 2, "  ")
+    return wrap(title + ", ".join(texts), width, 2, "  ")
 
 
 def part_name(part: str, on_gpu: bool) -> str:
@@ -274,14 +274,24 @@ def _next(overview: Figures, path: str, width: int, encoding: str) -> list[str]:
         other = path.replace(f".rank{overview.rank}.", f".rank{0 if overview.rank else 1}.")
         hint = f"; another one: pyprof report {shlex.quote(other)}" if other != path else "."
         texts.insert(0, f"This is rank {overview.rank} of {overview.ranks}{hint}")
-    return [line for text in texts for line in _wrap(visible(text, encoding), width, 2)]
+    return [line for text in texts for line in wrap(visible(text, encoding), width, 2)]
 
 
-def _wrap(text: str, width: int, most: int, first: str = "") -> list[str]:
-    """Wrap a text to at most `most` lines; the remainder is cut off."""
+def unbroken(text: str) -> str:
+    """Return a text in which no line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) ", _SPACE, text)
+
+
+def wrap(text: str, width: int, most: int, first: str = "", rest: str = "  ") -> list[str]:
+    """Wrap a text to at most `most` lines; the remainder is cut off. `first`, `rest`: what the lines begin with.
+
+    >>> wrap("It takes 87.7 % of it.", 13, 9)
+    ['It takes', '  87.7 % of', '  it.']
+    """
+    text = unbroken(text)
     for characters in range(width, 0, -1):  # some characters are two columns wide
         wrapped = textwrap.wrap(
-            text, characters, initial_indent=first, subsequent_indent="  ", max_lines=most, placeholder=" ...",
+            text, characters, initial_indent=first, subsequent_indent=rest, max_lines=most, placeholder=" ...",
             break_on_hyphens=False,
         )  # fmt: skip
         if all(cell_len(line) <= width for line in wrapped):

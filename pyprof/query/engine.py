@@ -99,7 +99,9 @@ def _sentence(text: str) -> str:
     >>> _sentence("no such table: kernel")
     'no such table: kernel. Did you mean kernels?'
     """
-    if "not authorized" in text or "prohibited" in text or "readonly" in text or "read-only" in text:
+    if any(
+        word in text for word in ("not authorized", "prohibited", "readonly", "read-only", "cannot modify")
+    ):
         return f"a query can only read: expected one SELECT over the views {', '.join(VIEWS)}."
     if "one statement at a time" in text:
         return "expected one statement; found several."

@@ -13,7 +13,8 @@ Markdown or Parquet; `prof.query("select ...")` returns a data frame. This page 
 pyprof.reference sql`.
 
 ```console
-$ pyprof query transformer.sqlite 'select module, sum(duration_ns) as total_ns, sum(flops) / sum(duration_ns) / 1e3 as tflop_s
+$ pyprof query transformer.sqlite 'select module, sum(duration_ns) as total_ns,
+    sum(flops) / sum(duration_ns) / 1e3 as tflop_s
   from kernels where tensor_cores = "used" group by module order by 2 desc limit 5'
 module         total_ns  tflop_s
 ────────────────────────────────

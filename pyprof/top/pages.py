@@ -44,8 +44,8 @@ def overview(summary: Summary, width: int) -> Text:
     figures, width = summary.figures, max(width, lines.NARROW)
     out = Text()
     for sentence in figures.verdict:
-        out.append(f"{visible(sentence)}\n")
-    out.append(f"{visible(summary.headline) or lines.NOTHING}\n\n", BOLD)
+        out.append(_wrapped(visible(sentence), width))
+    out.append(f"{_wrapped(visible(summary.headline) or lines.NOTHING, width)}\n", BOLD)
     if figures.step.parts:
         out.append_text(_bar(figures, width)).append("\n\n")
     for number, row in enumerate(lines.table(figures, width)):
@@ -56,6 +56,11 @@ def overview(summary: Summary, width: int) -> Text:
     if summary.missing:
         out.append(f"The recording is incomplete: {visible(summary.missing)}.\n")
     return out
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return a text in lines that end in no number without its unit, as a terminal would break them."""
+    return "".join(f"{line}\n" for line in lines.wrap(text, width, _MOST_LINES, rest=""))
 
 
 def _bar(figures: Figures, width: int) -> Text:

@@ -185,7 +185,8 @@ def test_the_summary_is_that_of_the_terminal(run: Run) -> None:
     assert repr(prof) == f"<Profile {run.folder / 'hostile.sqlite'}>"
     figures = prof.overview.figures
     for html in (*run.html("overview"), *run.html("profile")):
-        text = unescape(re.sub(r"<[^>]+>", "\n", html))
+        assert "\xa0%" in html  # no line ends between a number and its unit
+        text = unescape(re.sub(r"<[^>]+>", "\n", html)).replace("\xa0", " ")
         for row in figures.operators:
             assert row.name in text
             assert f"\n{row.share:.1f} %\n" in text
