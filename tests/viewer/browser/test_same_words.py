@@ -58,14 +58,17 @@ COLLECT = r"""(OF_ROWS) => {
       heads.forEach((head, at) => /\(%\)/.test(head) && add(head, amount(`${rows[0][at]} %`), name));
     for (const cell of table.tFoot?.querySelectorAll("[data-total]") ?? []) {
       const of = cell.dataset.tip ?? "";
-      if (cell.dataset.percent && !of.includes("in all rows")) add(heads[cell.cellIndex], amount(cell.dataset.percent), name);
-      if (!OF_ROWS.includes(plain(heads[cell.cellIndex])))
-        add(heads[cell.cellIndex], amount(of.split("\n")[0]) ?? [Number(text(cell).replaceAll(",", "")), "count"], name);
+      const head = heads[cell.cellIndex];
+      if (cell.dataset.percent && !of.includes("in all rows")) add(head, amount(cell.dataset.percent), name);
+      const sum = amount(of.split("\n")[0]) ?? [Number(text(cell).replaceAll(",", "")), "count"];
+      if (!OF_ROWS.includes(plain(head))) add(head, sum, name);
     }
   }
   for (const part of document.querySelectorAll("main [data-legend-part]"))
-    for (const number of part.querySelectorAll(".num"))
-      if (number.innerText.endsWith("%")) add([...part.childNodes].filter((one) => one.nodeType === 3).map(text).join(""), amount(text(number)), "legend");
+    for (const number of part.querySelectorAll(".num")) {
+      const label = [...part.childNodes].filter((one) => one.nodeType === 3).map(text).join("");
+      if (number.innerText.endsWith("%")) add(label, amount(text(number)), "legend");
+    }
   for (const term of document.querySelectorAll("main dl dt"))
     add(text(term).replace(/ ?i$/, ""), amount(text(term.nextElementSibling)), "fact");
   return out;

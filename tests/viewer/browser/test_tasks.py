@@ -14,6 +14,7 @@ from pyprof import session
 from tests.viewer.browser.conftest import Open, Page, plain
 from tests.viewer.browser.test_memory_in_use import sizes
 from tests.viewer.browser.test_plugin_workers import groups
+from tests.viewer.browser.traces import GEMM, TC_KERNEL
 from tests.viewer.conftest import Asking
 
 COUNT = "addEventListener('click', (event) => event.isTrusted && (window.clicks = (window.clicks ?? 0) + 1), true)"
@@ -90,8 +91,21 @@ def test_the_kernels_of_an_operator_of_torch(opened: Open, traces: Asking):
     assert page.column("operators", "name")[0].startswith("aten::addmm")
     page.find("[data-table=operators] a:has-text('Kernels')").click()
     page.settled()
-    shown = {row[1] for row in page.rows("operators")}
-    assert shown == {"aten::addmm"}
+    assert set(page.column("operator_kernels", "name")) == {"aten::addmm"}
+    times = zip(page.column("operator_kernels", "kernel"), page.column("operator_kernels", "device_total_ns"))
+    assert dict(times) == {TC_KERNEL: "200,000", GEMM: "120,000"}  # of two steps
+
+
+def test_the_kernels_of_an_operator_that_launches_none_itself(opened: Open, traces: Asking):
+    """aten::linear launches nothing: the product is that of the aten::addmm inside it."""
+    page = opened(traces)
+    page.go("overview", run="alpha")
+    search(page, "aten::linear", "Operator of torch")
+    page.find("[data-table=operators] a:has-text('Kernels')").click()
+    page.settled()
+    assert page.column("operator_kernels", "kernel") == [TC_KERNEL]
+    assert page.column("operator_kernels", "device_self_ns") == ["0"]
+    assert page.column("operator_kernels", "device_total_ns") == ["200,000"]
 
 
 def test_a_kernel_by_its_name(page: Page, prof: session.Profile):
