@@ -33,6 +33,7 @@ class Tree(NamedTuple):
     `text`, `args`: ids of strings, `args` -1 if the event has none. `stack`: id of a call stack, -1 if not recorded.
     `own`, `total`: times without and with the operator events inside, under "host" and each name of DEVICE_TIMES.
     `timed`: whether the time on the CPU is known; it is not on threads with graph replays, where "host" is 0.
+    `parent`: index of the operator event around it, -1 for none.
     `launcher`: for each of Activity.event the index of the operator event that launched it, -1 for none.
     `outside`: indices in Activity.event of the GPU events that no operator event launched.
     """
@@ -45,6 +46,7 @@ class Tree(NamedTuple):
     timed: Bools
     own: dict[str, Ints]
     total: dict[str, Ints]
+    parent: Ints
     launcher: Ints
     outside: Ints
 
@@ -105,6 +107,7 @@ def tree_of(
         timed[places],
         own,
         total,
+        row[above[places]],
         row[of_event],
         outside,
     )

@@ -23,7 +23,7 @@ from pyprof.store.ids import first_id
 _RANGE = ("id", "thread", "start_ns", "duration_ns", "text", "args", "stack", "kind")
 _CALL = ("id", "thread", "start_ns", "duration_ns")
 _EVENT = (
-    "id", "kind", "operator", "api", "start_ns", "duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps",
+    "id", "kind", "name", "operator", "api", "start_ns", "duration_ns", "tc", "verdict", "roofline_ns", "hardware_ps",
     "model_ps",
     "flops",
     "bytes",

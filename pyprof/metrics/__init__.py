@@ -22,9 +22,10 @@ from typing import NamedTuple
 from pyprof.registry import Registry, load_folder
 
 # Parts of a worker's wall time and their headings, in the order of priority: time of two at once counts for the first.
+# Those that step_time has of another meaning, which is the TensorBoard plugin's, say whose they are.
 PART_HEADINGS = {
     "tc": "Using Tensor Cores", "kernel": "Not Using Tensor Cores", "memory": "Memory", "dataloader": "Dataloader",
-    "io": "I/O", "cpu": "CPU", "other": "Other",
+    "io": "I/O", "cpu": "CPU (DLProf)", "other": "Other (DLProf)",
 }  # fmt: skip
 PARTS = tuple(PART_HEADINGS)
 

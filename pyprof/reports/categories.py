@@ -41,7 +41,7 @@ _CPU = "operator"  # kind of the "kernels" of a recording without a GPU
         Column("flops", "FLOPs", "count", "Sum of the known FLOPs; empty if none are known."),
         Column("flops_unknown_ns", "FLOPs Unknown (ns)", "ns", "Time of calls with unknown FLOPs."),
         Column(
-            "bytes", "Bytes (B)", "B",
+            "bytes", "Bytes Accessed (B)", "B",
             "Sum of the known bytes: for kernels the minimum that they need, for copies and sets the bytes moved.",
         ),
         Column("bytes_unknown_ns", "Bytes Unknown (ns)", "ns", "Time of calls with unknown bytes."),

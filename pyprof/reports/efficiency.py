@@ -100,8 +100,8 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         ),
         Column(
             "roofline_why", "Roofline Unknown", "",
-            f"Why {of} have no roofline, and so neither efficiency nor MFU nor a bound: the reason with the most device "
-            "time; empty if it is known of all, and without a GPU.", str, extra,
+            f"Why {of} have no roofline, and so no efficiency, MFU and bound: the reason with the most device time; "
+            "empty if it is known of all, and without a GPU.", str, extra,
         ),
     )  # fmt: skip
 

@@ -26,7 +26,12 @@ _COLUMNS = (
     Column("compute_capability", "Compute Capability", "", "Compute capability of the device.", str),
     Column("memory_bytes", "Memory (B)", "B", "Total memory of the device."),
     Column("sm_count", "Multiprocessors", "count", "Number of multiprocessors of the device."),
-    Column("busy_ns", "Busy (ns)", "ns", "Time in the window with at least one kernel; copies and sets do not count."),
+    Column(
+        "busy_ns",
+        "Kernel Busy (ns)",
+        "ns",
+        "Time in the window with at least one kernel; copies and sets do not count.",
+    ),
     Column("kernel_ns", "Kernel Time (ns)", "ns", "Sum of the times of kernels in the window."),
     Column(
         "window_ns", "Window (ns)", "ns",

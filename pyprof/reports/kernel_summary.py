@@ -26,7 +26,10 @@ _OPERATOR, _LAUNCH = ("operator", "tc_eligible"), ("grid", "block", "registers",
     "Kernel Summary",
     (
         Column("name", "Name", "", "Full name of the kernel.", str),
-        Column("operator", "Operator", "", "Innermost operator that launched it; empty if none did.", str),
+        Column(
+            "operator", "Operator", "",
+            "Operator of the call that launched it, of a backward kernel that of its forward; empty if none did.", str,
+        ),
         Column("grid", "Grid", "", "Blocks of the grid, in x, y and z.", str),
         Column("block", "Block", "", "Threads of a block, in x, y and z.", str),
         Column("registers", "Registers Per Thread", "count", "Registers of a thread."),

@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("operator", "Operator", "", "Path of the operator that launched it; empty if none did.", str),
     Column("stack", "Stack Trace", "", "Source lines of that operator's call, one per line, outermost first.", str),
     Column("calls", "Calls", "count", "Copies or sets."),
-    Column("bytes", "Bytes (B)", "B", "Bytes that they moved or set; empty if any are unknown."),
+    Column("bytes", "Bytes Copied (B)", "B", "Bytes that they moved or set; empty if any are unknown."),
     Column("total_ns", "Total (ns)", "ns", "Sum of their times on the device."),
     Column("gb_per_s", "Throughput (GB/s)", "GB/s", "Bytes per ns of total time.", float),
     Column(

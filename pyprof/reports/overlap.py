@@ -22,16 +22,16 @@ _COLUMNS = (
     TOTAL,
     Column("computation_ns", "Computation (ns)", "ns", "Time with at least one kernel other than communication."),
     Column(
-        "communication_ns", "Communication (ns)", "ns",
+        "communication_ns", "All Communication (ns)", "ns",
         "Time with at least one kernel of a collective or copy between devices.",
     ),
     Column("overlap_ns", "Overlap (ns)", "ns", "Time with both: communication hidden by computation."),
-    Column("exposed_ns", "Exposed (ns)", "ns", "Time with communication and no other kernel."),
+    Column("exposed_ns", "Exposed Communication (ns)", "ns", "Time with communication and no other kernel."),
     Column("overlap", "Overlap (%)", "%", "Overlap as a share of the communication; empty without any.", float),
     Column("memory_ns", "Copies and Sets (ns)", "ns", "Time with another copy or set, and neither of them."),
     Column(
-        "other_ns", "Other (ns)", "ns",
-        "Time in which the device was idle. Computation, exposed communication, copies and sets, and other add up to "
+        "other_ns", "Device Idle (ns)", "ns",
+        "Time in which the device was idle. Computation, exposed communication, copies and sets, and this add up to "
         "the step.",
     ),
     PARTIAL,

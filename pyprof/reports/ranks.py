@@ -34,11 +34,11 @@ _COLUMNS = (
         "Aligned collectives of the step in which every rank needs data of every other, as in stragglers.",
     ),
     Column(
-        "dataloader_ns", "DataLoader (ns)", "ns",
+        "dataloader_ns", "DataLoader Waits (ns)", "ns",
         "Time in which the training loop waited for its data loader, whether a device worked meanwhile or not.",
     ),
     Column(
-        "communication_ns", "Communication (ns)", "ns",
+        "communication_ns", "All Communication (ns)", "ns",
         "Time with at least one kernel of a collective or copy between devices, on any device of the worker; waits for "
         "other ranks are included, so that the rank that comes last has the least. Empty without a GPU.",
     ),

@@ -21,7 +21,7 @@ from pyprof.viewer.models import Breakdown, Figure, Overview, Part
 TOP = 10
 _PERFORMANCE = ("wall_time", "tc_utilization", "gpu_utilization", "iterations", "average_iteration")
 _KERNELS = {
-    "tc_events_": ("tc", "Using Tensor Cores", "Kernels that used tensor cores."),
+    "tc_events_": ("tc", "Kernels Using Tensor Cores", "Kernels that used tensor cores."),
     "memory_events_": ("memory", "Memory Kernels", "Copies and sets."),
     "other_events_": (
         "kernel",
@@ -203,8 +203,8 @@ def _tensor_cores(window: Window) -> Breakdown:
         (amount, window.totals["eligible_kernel_ns"] - amount),
         (used, None if used is None else 100 - used),
         (
-            ("tc", "Using Tensor Cores", METRICS["tc_utilization"].text),
-            ("kernel", "Not Using Tensor Cores", other_text),
+            ("tc", "Eligible, Using Tensor Cores", METRICS["tc_utilization"].text),
+            ("kernel", "Eligible, Not Using Tensor Cores", other_text),
         ),
     )
 

@@ -15,8 +15,8 @@ from tests.viewer.conftest import STEPS, Asking, serving
 
 CHART = "[data-panel=iterations] svg"
 PARTS = {
-    "Using Tensor Cores": "tc", "Not Using Tensor Cores": "kernel", "Memory": "memory", "CPU": "cpu",
-    "DataLoader": "dataloader", "Other": "other",
+    "Using Tensor Cores": "tc", "Not Using Tensor Cores": "kernel", "Memory": "memory", "CPU (DLProf)": "cpu",
+    "DataLoader": "dataloader", "Other (DLProf)": "other",
 }  # fmt: skip
 
 
@@ -50,8 +50,8 @@ def test_bars_are_the_iterations(page: Page, prof: session.Profile):
         "Using Tensor Cores",
         "Not Using Tensor Cores",
         "Memory",
-        "CPU",
-        "Other",  # none waits for a DataLoader, so the legend has no color of it
+        "CPU (DLProf)",
+        "Other (DLProf)",  # none waits for a DataLoader, so the legend has no color of it
     ]
 
 

@@ -154,8 +154,8 @@ def test_modules(opened: Open, traces: Asking, on_cpu: Asking):
     page.until("[data-table=modules] tbody tr", 3)
     heads = page.headings("modules")
     assert heads == [
-        "Name", "Level", "Occurrences", "Operators", "Host Total (ns)", "Host Self incl. API (ns)", "Device Total (ns)",
-        "Device Self (ns)",
+        "Name", "Level", "Occurrences", "Operators", "Host Total (ns)", "Host Self incl. API (ns)",
+        "Device Busy Total (ns)", "Device Busy Self (ns)",
     ]  # fmt: skip
     # In us, of two steps: linear 160 and 100 on the GPU, relu 90 and 20, addmm outside 100 and 60, the copy 10 and 20.
     assert [row[0].strip("▸ \n") for row in page.rows("modules")] == [

@@ -34,8 +34,8 @@ def test_computation_and_communication(opened: Open, ranks: Asking):
     expected = {
         f"rank{r} · GPU {r}": [
             part("Computation alone", 100 * (r + 1), 1000), part("Overlapping", 0, 1000),
-            part("Communication alone", 500 - 100 * (r + 1), 1000), part("Copies and sets", 0, 1000),
-            part("Other", 500, 1000),
+            part("Communication alone", 500 - 100 * (r + 1), 1000), part("Copies and Sets", 0, 1000),
+            part("Device Idle", 500, 1000),
         ]
         for r in range(3)
     }  # fmt: skip

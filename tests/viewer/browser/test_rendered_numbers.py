@@ -174,7 +174,7 @@ def test_what_is_equal_in_every_row_is_said_once(opened: Open, recording: Any, t
                 assert page.find(f"[data-same={total}]").count() == (not nests)
             assert {"Operator Calls", "Kernels"} <= set(page.headings("lines"))
         assert page.find("[data-same=device_total_ns]").inner_text() == (
-            "Device Total is not shown: it equals Device Self in every row."
+            "Device Busy Total is not shown: it equals Device Busy Self in every row."
         )
 
 

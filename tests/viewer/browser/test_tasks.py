@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from pyprof import session
+from pyprof.reports.idle import ADVICE
 from tests.viewer.browser.conftest import Open, Page, plain
 from tests.viewer.browser.test_memory_in_use import sizes
 from tests.viewer.browser.test_plugin_workers import groups
+from tests.viewer.browser.traces import GEMM, TC_KERNEL
 from tests.viewer.conftest import Asking
 
 COUNT = "addEventListener('click', (event) => event.isTrusted && (window.clicks = (window.clicks ?? 0) + 1), true)"
@@ -33,6 +35,21 @@ def opened(opened: Open) -> Iterator[Open]:
     assert all(page.tab.evaluate("window.clicks ?? 0") <= 3 for page in pages)
 
 
+# Of the six steps of `tests.viewer.conftest.steps`, in ns: step i has products of 70 and, beside it, of 30 + i, a
+# relu of 12, a tanh of 8 + i, and a copy of 25.
+FIRST, SECOND, RELU, TANH, COPIES = (
+    6 * 70,
+    sum(30 + i for i in range(6)),
+    6 * 12,
+    sum(8 + i for i in range(6)),
+    6 * 25,
+)
+GEMM_KERNEL, SECOND_KERNEL = "volta_h884gemm_64x64_ldg8_nn", "volta_sgemm_128x64_nn"
+# The call that launches the next step returns 45 - i after the last event of step i; the first kernel starts 25 after
+# the step.
+IDLE = {"synchronization": sum(45 - i for i in range(5)), "launch-bound": 25}
+
+
 def search(page: Page, text: str, option: str) -> None:
     page.tab.keyboard.press("/")
     page.tab.keyboard.type(text)
@@ -40,7 +57,7 @@ def search(page: Page, text: str, option: str) -> None:
     page.settled()
 
 
-def test_which_layer_costs_most(page: Page, prof: session.Profile):
+def test_which_layer_costs_most(page: Page):
     page.go()
     page.find("nav a:has-text('Operators')").click()
     page.settled()
@@ -48,39 +65,30 @@ def test_which_layer_costs_most(page: Page, prof: session.Profile):
     page.settled()
     page.find("button:has-text('Expand All')").click()
     page.settled()
-    own = prof.report("module").sort_values("device_self_ns", ascending=False)
-    shown = dict(zip(page.column("modules", "device_self_ns"), page.rows("modules")))
-    assert f"{own['device_self_ns'].iloc[0]:,}" in shown
+    times = [int(text) for text in page.column("modules", "device_self_ns")]
+    most = times.index(max(times))
+    assert max(times) == FIRST  # the second product runs beside the first
+    assert page.rows("modules")[most][0].split("\n")[-1].endswith("first")
 
 
-def test_which_line_costs_most_and_what_ran_because_of_it(page: Page, prof: session.Profile):
+def test_which_line_costs_most_and_what_ran_because_of_it(page: Page):
     page.go()
     page.find("nav a:has-text('Source lines')").click()
     page.settled()
-    table = prof.report("source_line")
-    first = table.iloc[0]
-    assert page.column("lines", "line")[0] == (first["line"] or "–")
-    assert page.column("lines", "device_self_ns")[0] == f"{first['device_self_ns']:,}"
-    line = table["line"].dropna().iloc[0]
-    page.find(f"[data-table=lines] tr[data-row='{line}']").click()
+    assert page.column("lines", "line")[0] == "run.py:9"
+    assert page.column("lines", "device_self_ns")[0] == f"{FIRST + RELU}"
+    page.find("[data-table=lines] tr[data-row='run.py:9']").click()
     page.settled()
-    detail = prof.report("detail")
-    mine = detail[[line in str(stack).split("\n") for stack in detail["stack"]]]
-    total = page.find("[data-table=lineops] tfoot [data-total=gpu]")
-    shown = total.inner_text() if total.count() else page.column("lineops", "gpu")[0]
-    assert shown == f"{mine['gpu'].sum()}"
+    assert page.column("lineops", "gpu") == [f"{FIRST}", f"{RELU}"]
 
 
-def test_an_operator_of_any_spelling_and_its_kernels(page: Page, prof: session.Profile):
+def test_an_operator_of_any_spelling_and_its_kernels(page: Page):
     page.go()
-    detail = prof.report("detail")
-    one = detail[detail["type"] == "mm"].sort_values("gpu", ascending=False).iloc[0]
-    search(page, one["op_id"].lower().replace("_", " "), "Operator")
-    assert page.find("[data-table=ops] tr.picked").get_attribute("data-row") == one["op_id"]
-    kernels = prof.report("kernel")
-    mine = kernels[kernels["op_id"] == one["op_id"]].sort_values("gpu", ascending=False)
-    assert page.column("opkernels", "kernel") == list(mine["kernel"])
-    assert page.find(f"aside[data-drawer='op:{one['op_id']}']").count() == 1
+    search(page, "mm 1", "Operator")
+    assert page.find("[data-table=ops] tr.picked").get_attribute("data-row") == "MM_1"
+    assert page.column("opkernels", "kernel") == [GEMM_KERNEL, SECOND_KERNEL]
+    assert page.column("opkernels", "gpu") == [f"{FIRST}", f"{SECOND}"]
+    assert page.find("aside[data-drawer='op:MM_1']").count() == 1
 
 
 def test_the_kernels_of_an_operator_of_torch(opened: Open, traces: Asking):
@@ -90,15 +98,28 @@ def test_the_kernels_of_an_operator_of_torch(opened: Open, traces: Asking):
     assert page.column("operators", "name")[0].startswith("aten::addmm")
     page.find("[data-table=operators] a:has-text('Kernels')").click()
     page.settled()
-    shown = {row[1] for row in page.rows("operators")}
-    assert shown == {"aten::addmm"}
+    assert set(page.column("operator_kernels", "name")) == {"aten::addmm"}
+    times = zip(page.column("operator_kernels", "kernel"), page.column("operator_kernels", "device_total_ns"))
+    assert dict(times) == {TC_KERNEL: "200,000", GEMM: "120,000"}  # of two steps
 
 
-def test_a_kernel_by_its_name(page: Page, prof: session.Profile):
+def test_the_kernels_of_an_operator_that_launches_none_itself(opened: Open, traces: Asking):
+    """aten::linear launches nothing: the product is that of the aten::addmm inside it."""
+    page = opened(traces)
+    page.go("overview", run="alpha")
+    search(page, "aten::linear", "Operator of torch")
+    page.find("[data-table=operators] a:has-text('Kernels')").click()
+    page.settled()
+    assert page.column("operator_kernels", "kernel") == [TC_KERNEL]
+    assert page.column("operator_kernels", "device_self_ns") == ["0"]
+    assert page.column("operator_kernels", "device_total_ns") == ["200,000"]
+
+
+def test_a_kernel_by_its_name(page: Page):
     page.go()
-    name = prof.report("kernel_summary")["name"].iloc[0]
-    search(page, name[:20], "Kernel ·")
-    assert page.column("kernels", "name")[0] == name
+    search(page, "h884gemm", "Kernel ·")
+    assert page.column("kernels", "name") == [GEMM_KERNEL]
+    assert page.column("kernels", "total_ns") == [f"{FIRST}"]
     box = page.find("[data-table=kernels] tbody tr").first.bounding_box()
     assert box["y"] + box["height"] < 720  # in sight
 
@@ -107,17 +128,19 @@ def test_why_the_gpu_idles_and_where(page: Page, prof: session.Profile):
     page.go()
     page.find("nav a:has-text('GPUs')").click()
     page.settled()
+    whole = sum(IDLE.values())
+    assert f"{whole} ns" in plain(page.find("[data-whole]").inner_text())
+    for cause, time in IDLE.items():
+        said = plain(page.find(f"[data-cause='{cause}']").inner_text())
+        assert f"{time} ns, {100 * time / whole:.1f} % of the idle time" in said
+        assert ADVICE[cause] in said
     table = prof.report("idle")
-    sums: dict[str, int] = table.groupby("cause")["total_ns"].sum().to_dict()
-    cause = max(sums, key=lambda name: sums[name])
-    row: Any = page.find(f"[data-cause='{cause}']")
-    assert f"{sums[cause]} ns" in plain(row.inner_text())
-    assert table[table["cause"] == cause]["advice"].iloc[0] in plain(row.inner_text())
-    known = 100 * table["total_ns"][table["operator"].notna()].sum() / table["total_ns"].sum()
+    known = 100 * table["total_ns"][table["operator"].notna()].sum() / whole
     assert f"{known:.1f} %" in plain(page.find("[data-known]").inner_text())
-    row.locator("a").click()
+    page.find("[data-cause='synchronization'] a").click()
     page.settled()
-    assert set(page.column("idle", "cause")) == {cause}
+    assert set(page.column("idle", "cause")) == {"synchronization"}
+    assert sum(map(int, page.column("idle", "total_ns"))) == IDLE["synchronization"]
 
 
 def test_which_rank_is_late(opened: Open, ranks: Asking):
@@ -141,17 +164,14 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
     assert "stragglers.o.group_by=collective" in page.parameters()
 
 
-def test_why_an_operator_does_not_use_tensor_cores(page: Page, prof: session.Profile):
+def test_why_an_operator_does_not_use_tensor_cores(page: Page):
     page.go()
     page.find("nav a:has-text('Operators')").click()
     page.settled()
-    table = prof.report("operator")
-    reasons = dict(
-        zip(table["name"], table["tcwhy"].fillna("–").replace("-", "–"))
-    )  # unknown, or does not apply
     names = [text.split("\n")[0] for text in page.column("operators", "name")]
-    assert page.column("operators", "tcwhy") == [reasons[name] for name in names]
-    assert {"used", "–"} <= set(reasons.values())
+    reasons = dict(zip(names, page.column("operators", "tcwhy")))
+    # The kernel of the product that takes longest uses them; the others are no products.
+    assert reasons == {"torch.mm": "used", "unassociated": "–", "torch.relu": "–", "torch.tanh": "–"}
 
 
 def test_what_changed_from_before_to_after(opened: Open, traces: Asking):
@@ -173,7 +193,7 @@ def test_what_holds_the_memory_at_its_peak(opened: Open, traces: Asking):
     assert sizes(page) == {"linear": 2048, "relu": 1024, "no allocation recorded": 1024}
 
 
-def test_an_export_for_a_colleague(page: Page, prof: session.Profile):
+def test_an_export_for_a_colleague(page: Page):
     page.go()
     page.find("nav a:has-text('Operators')").click()
     page.settled()
@@ -183,9 +203,10 @@ def test_an_export_for_a_colleague(page: Page, prof: session.Profile):
     lines = download.value.path().read_text(encoding="utf-8").splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("Name,"))
     rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
-    table = prof.report("operator")
-    assert [int(row["Device Self (ns)"]) for row in rows] == table["device_self_ns"].tolist()
-    assert [row["TC Reason"] for row in rows] == table["tcwhy"].fillna("").tolist()
+    assert {row["Name"]: (int(row["Device Self (ns)"]), row["TC Reason"]) for row in rows} == {
+        "torch.mm": (FIRST + SECOND, "used"), "unassociated": (COPIES, ""), "torch.relu": (RELU, "-"),
+        "torch.tanh": (TANH, "-"),
+    }  # fmt: skip
 
 
 def test_a_link_shows_what_its_sender_saw(opened: Open):

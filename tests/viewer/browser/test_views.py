@@ -15,7 +15,7 @@ from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.conftest import HOSTILE, STEPS, Asking
 
 PARTS = (
-    "Using Tensor Cores", "Not Using Tensor Cores", "Memory", "DataLoader", "I/O", "CPU", "Other",
+    "Using Tensor Cores", "Not Using Tensor Cores", "Memory", "DataLoader", "I/O", "CPU (DLProf)", "Other (DLProf)",
 )  # fmt: skip
 
 
@@ -65,11 +65,14 @@ def test_resources_and_kernel_time(page: Page):
     assert tuple(found) == PARTS
     assert sum(percents(found)) == pytest.approx(100, abs=0.36)
     kernels = legend(page, "kernel-time")
-    assert list(kernels) == ["Using Tensor Cores", "Memory Kernels", "All Other Kernels"]
+    assert list(kernels) == ["Kernels Using Tensor Cores", "Memory Kernels", "All Other Kernels"]
     # By hand, of six steps: 70, 25, and 30 + i + 12 + 8 + i ns.
     tc, memory, other = 6 * 70, 6 * 25, sum(30 + i + 12 + 8 + i for i in range(6))
     whole = tc + memory + other
-    for part, name, amount in (("tc", "Using Tensor Cores", tc), ("memory", "Memory Kernels", memory)):
+    for part, name, amount in (
+        ("tc", "Kernels Using Tensor Cores", tc),
+        ("memory", "Memory Kernels", memory),
+    ):
         tip = page.find(f"[data-panel=kernel-time] [data-slice={part}]").get_attribute("data-tip")
         assert tip.startswith(f"{name}: {amount} ns, ")
     assert percents(kernels) == [pytest.approx(100 * part / whole, abs=0.051) for part in (tc, memory, other)]
