@@ -43,6 +43,16 @@ def roofline(source: Source, limit: int) -> Roofline:
             f"{unknown:,} of {len(points):,} {'kernels' if source.gpu else 'operators'} are not shown: their FLOPs or "
             "bytes are unknown."
         )
+    other = source.store.rows(
+        f"""select count(distinct s.name) from op_kernel_stat s where s.aggregation = ? and (? is null or s.worker = ?)
+            and s.{COMPUTES} and {_OTHER}""",
+        (source.aggregation.id, source.worker, source.worker),
+    )[0][0]
+    if other:
+        notes.append(
+            f"{other:,} kernels compute convolutions by Winograd or FFT. They execute fewer FLOPs than the definition, "
+            "which counts here: they may lie above the roof."
+        )
     ceilings, reasons = _ceilings(source)
     return Roofline(points=points[:limit], ceilings=ceilings, total=len(points), notes=notes + reasons)
 

@@ -21,6 +21,7 @@ import pyprof
 from pyprof import metrics, session
 from pyprof.prof.columns import COLUMNS, Reals, Texts, View
 from pyprof.reports import efficiency
+from pyprof.viewer.roofline import roofline
 from tests.build import Recording, examples, recording, scratch, write_capture
 from tests.reports.test_oracle import random_recording
 
@@ -183,6 +184,17 @@ def test_no_group_is_above_the_roofline(data: Path, file: str):
         assert not (prof.report(name, **options)["efficiency"].astype(float) > 100).any()
     value = prof.source().window
     assert (metrics.value("roofline_efficiency", value) or 0) <= 100
+
+
+def test_the_chart_says_which_kernels_may_lie_above_the_roof(data: Path):
+    """Names of kernels in calls that a kernel named after Winograd is part of, from the table of `prof.py`."""
+    prof = pyprof.load(data / "kineto/resnet50_v100_6steps.pt.trace.json.gz")
+    table = prof.table
+    names = set(table["kernel"][table["effwhy"].astype(str).str.startswith("Winograd")])
+    assert {"volta_sgemm_64x64_nt", "cudnn::winograd_nonfused::winogradForwardData4x4"} <= names
+    chart = roofline(prof.source(), 500)
+    assert chart.notes[-1].startswith(f"{len(names)} kernels compute convolutions by Winograd or FFT.")
+    assert max(point.efficiency or 0 for point in chart.points) <= 100
 
 
 def on_a_v100(path: Path, what: Recording) -> session.Profile:
