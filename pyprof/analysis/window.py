@@ -16,7 +16,7 @@ _OPERATORS = {
 _EVENTS = {
     "events_": "1", "kernel_events_": COMPUTES, "tc_events_": uses_tensor_cores(),
     "other_events_": f"{IS_KERNEL} and tc <> 1 or {ON_CPU}", "unknown_events_": f"{IS_KERNEL} and tc = 3",
-    "memory_events_": MOVES_MEMORY,
+    "memory_events_": MOVES_MEMORY, "algorithm_events_": f"({COMPUTES}) and hardware_unknown_ns > roofline_unknown_ns",
 }  # fmt: skip
 _EVENT_SUMS = (
     "calls", "gpu_ns", "api_ns", "launched", "flops", "dense_flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns",

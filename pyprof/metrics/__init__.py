@@ -106,7 +106,8 @@ class Window:
     (used them), missed_ (supported, not used), others_ (neither). Sums of the columns of op_kernel_stat over events:
     events_calls, events_gpu_ns, events_flops, events_flops_unknown_ns and others; over subsets: kernel_events_,
     tc_events_, memory_events_, other_events_ (kernels that are not known to use tensor cores), unknown_events_
-    (kernels for which it is unknown).
+    (kernels for which it is unknown), algorithm_events_ (convolutions by Winograd and FFT, whose executed FLOPs are
+    unknown).
 
     `facts`: facts of the recording; io and gpu are "none" if it has no such records.
     """

@@ -41,8 +41,13 @@ def _known(window: Window, name: str) -> int:
 @metric("roofline_efficiency", "Roofline Efficiency", "%", "time of kernels whose roofline is known")
 def _roofline_efficiency(window: Window) -> Value:
     """The minimum time that the device needs for the kernels' FLOPs and bytes (docs/roofline.md), as a share of the
-    time that they took."""
-    return share(_of_kernels(window, "roofline_ns"), _known(window, "roofline"))
+    time that they took. Convolutions by Winograd and FFT are left out: how many FLOPs they execute is unknown. Unknown
+    above 100 %: then caches hold the data."""
+    other = {name: window.totals.get(f"algorithm_events_{name}", 0) for name in ("gpu_ns", "roofline_ns")}
+    other["gpu_ns"] -= window.totals.get("algorithm_events_roofline_unknown_ns", 0)
+    needed, known = _of_kernels(window, "roofline_ns"), _known(window, "roofline")
+    value = share(needed - other["roofline_ns"], known - other["gpu_ns"])
+    return None if value is None or value > 100 else value
 
 
 @metric("roofline_coverage", "Kernel Time with a Roofline", "%", "kernel time")

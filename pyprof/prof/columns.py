@@ -359,10 +359,10 @@ def _roof(view: View) -> Cells:
 
 @column("eff", "Eff(%)", 6, "%")
 def _eff(view: View) -> Cells:
-    """Roofline time as a share of the row's time. Above 100 if the operands come from the L2 cache, the algorithm
-    computes less than the definition (Winograd, FFT), or the clock is above the data sheet's; effwhy gives the
-    reason. na on the CPU, and for a row that carries no work."""
-    return Reals(excess.efficiency(view.rows, view.roofline))
+    """Roofline time as a share of the row's time. Above 100 if the operands come from the L2 cache, or the clock is
+    above the data sheet's; effwhy gives the reason. na on the CPU, for a row that carries no work, and for Winograd
+    and FFT, which compute less than the definition: how much is unknown."""
+    return Reals(excess.efficiency(view.rows, view.costs, view.roofline))
 
 
 @column("peak", "Peak", 8)
@@ -414,7 +414,7 @@ def _caller(view: View) -> Cells:
 
 @column("effwhy", "EffWhy")
 def _effwhy(view: View) -> Cells:
-    """Reason for an eff above 100: Winograd or FFT, which compute less than the definition; a working set (the row's
-    bytes) that fits in the GPU's L2, or so much of it that memory moves the rest in the row's time; or not
-    explained, with the figures. - up to 100; na if eff or the size of the L2 is unknown."""
+    """Reason for an eff above 100: a working set (the row's bytes) that fits in the GPU's L2, or so much of it that
+    memory moves the rest in the row's time; or not explained, with the figures. Also the reason for none of Winograd
+    or FFT, which compute less than the definition. - up to 100; else na if eff or the size of the L2 is unknown."""
     return Texts(*excess.reasons(view.rows, view.costs, view.cases, view.roofline))

@@ -124,8 +124,9 @@ _SHARES = (
     Field("roofline_ns", "e.roofline_ns", "Time that the device needs at least."),
     Field(
         "efficiency_percent",
-        "100.0 * e.roofline_ns / nullif(e.duration_ns, 0)",
-        "Roofline time as a share of the duration.",
+        "case when e.hardware_ps is not null then 100.0 * e.roofline_ns / nullif(e.duration_ns, 0) end",
+        "Roofline time as a share of the duration; above 100 if a cache holds part of the data. NULL for Winograd "
+        "and FFT, whose executed FLOPs are unknown.",
     ),
     Field("hfu_percent", "e.hardware_ps / 10.0 / nullif(e.duration_ns, 0)", "Hardware FLOPs utilization."),
     Field("mfu_percent", "e.model_ps / 10.0 / nullif(e.duration_ns, 0)", "Model FLOPs utilization."),

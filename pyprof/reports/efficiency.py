@@ -4,13 +4,18 @@
 The figures of one kernel are those of docs/columns.md (eff, hfu, mfu, bound, tcwhy). Those of a group are sums over its
 kernels, so that each is the mean weighted with the kernels' times:
 
-    efficiency = roofline times / device times of the kernels whose roofline is known            mfu: with model FLOPs
+    efficiency = roofline times / device times of the kernels whose roofline is known
+    mfu        = the same with model FLOPs
     hfu        = times at the peak for the executed FLOPs / device times of the kernels for which these are known
     bound, tcwhy: the verdict with the most device time, and its share of that of the kernels that have one
 
 Two kernels of 30 ns and 10 ns, roofline times 15 ns and unknown: efficiency 50 %, of 75 % of the time. If only zeros
 are known, and not of everything, the figure is unknown: what carries the work is not in it. The time without a roofline
 is that of WHY, of which the longest is named: 20 ns of kernels without shapes, 10 ns without FLOPs: the shapes.
+
+An efficiency is at most 100 %. Convolutions by Winograd or FFT execute fewer FLOPs than their definition has, and how
+many is unknown: their roofline counts in MFU alone. A group above 100 % has its data from a cache, at least in part:
+how much memory moved is unknown, and so is the efficiency. Its bound is then the cache, in place of memory.
 """
 
 from __future__ import annotations
@@ -38,6 +43,8 @@ WHY = {
     "byteless_ns": "its bytes are not known: its operator has no formula for them, or they depend on values",
     "peakless_ns": "the peak of the GPU for its type is not known",
 }
+_ALGORITHM = "it computes by Winograd or FFT: fewer FLOPs than its definition has, and it is unknown how many"
+_CACHE = "faster than memory: its data was in a cache, and it is unknown how much"
 _HELPER = "another kernel of its call carries the work"
 _NO_KERNEL = "it launched no kernel itself"
 _NO_TIME = "it took no time"
@@ -46,6 +53,10 @@ SUMS = (
     "gpu_ns", "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps", *WHY,
 )  # fmt: skip
 
+# What groups of kernels are divided by: use of tensor cores, verdict, and whether they compute by Winograd or FFT,
+# whose executed FLOPs are unknown: the roofline of the definition is no limit of theirs.
+APART = ("tc", "verdict", "algorithm")
+
 
 def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
     """Return the columns of a report about kernels, "its kernels" for example."""
@@ -53,14 +64,15 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         Column(
             "efficiency", "Roofline Efficiency (%)", "%",
             f"Roofline time of {of} as a share of their device time, where it is known (docs/roofline.md). Bytes "
-            "are those of all operands, and memory must move them: it is above 100 where the L2 cache still holds some "
-            "of them, or where Winograd or FFT compute less than the definition (effwhy of pyprof prof names each "
-            "kernel's reason). Empty if they carry no work: another kernel of their call does.",
+            "are those of all operands, as if memory moved them. Empty where the L2 cache must have held some of them, "
+            "since memory is not that fast; for convolutions by Winograd or FFT, which compute less than the "
+            "definition; and if they carry no work: another kernel of their call does.",
             float, extra,
         ),
         Column(
             "roofline_known", "Roofline Known (%)", "%",
-            f"Share of the device time of {of} for which the roofline is known; efficiency and MFU cover it.",
+            f"Share of the device time of {of} for which the roofline is known; efficiency covers it. MFU covers "
+            "Winograd and FFT as well.",
             float, extra,
         ),
         Column(
@@ -79,15 +91,16 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         ),
         Column(
             "bound", "Bound", "",
-            f"Limit of {of}, the one with the most device time: compute or memory, by the roofline; latency if their "
+            f"Limit of {of}, the one with the most device time: compute or memory, by the roofline; cache if they take "
+            "less time than memory needs for their bytes; latency if their "
             f"efficiency together is below {LATENCY:.0f} %, although tensor cores did all that they could: then "
             "neither explains the time. Some of them may reach more alone, so latency of an operator need not be that "
             "of each of its kernels. - if they carry no work; empty if unknown.", str, extra,
         ),
         Column(
             "bound_share", "Bound Share (%)", "%",
-            "Device time of kernels with this limit, as a share of that of all with a known one; empty for latency, "
-            "which all of them have together.", float, extra,
+            "Device time of kernels with this limit, as a share of that of all with a known one; empty for latency and "
+            "cache, which all of them have together.", float, extra,
         ),
         Column(
             "tcwhy", "TC Reason", "",
@@ -100,8 +113,9 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         ),
         Column(
             "roofline_why", "Roofline Unknown", "",
-            f"Why {of} have no roofline, and so no efficiency, MFU and bound: the reason with the most device time; "
-            "empty if it is known of all, and without a GPU.", str, extra,
+            f"Why {of} have no efficiency, or not all of them: no roofline, which MFU and the bound need as well; "
+            "Winograd or FFT; or a cache. The reason with the most device time; empty if it is of all, and without a "
+            "GPU.", str, extra,
         ),
     )  # fmt: skip
 
@@ -146,10 +160,10 @@ def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     sums = ", ".join(f"sum(s.{name}) as {name}" for name in stored)
     table = frame(
         source,
-        f"""select {keys}, s.tc, s.verdict, {sums}, {_WHY}
+        f"""select {keys}, s.tc, s.verdict, s.hardware_unknown_ns > s.roofline_unknown_ns as algorithm, {sums}, {_WHY}
             from op_kernel_stat s join kernel_name k on k.id = s.name join operator o on o.id = s.operator
             where {SELECTED} and s.kind in ({KERNEL}, {OPERATOR})
-            group by {", ".join(by)}, s.tc, s.verdict""",
+            group by {", ".join(by)}, s.tc, s.verdict, algorithm""",
     )
     return figures(source, table, names)
 
@@ -175,13 +189,13 @@ def _operators_of(source: Source) -> Operators:
 
 
 def sums(keys: pd.DataFrame, event: dict[str, Values], operators: Operators) -> pd.DataFrame:
-    """Return sums over kernels of equal keys, use of tensor cores and verdict, as `figures` takes them."""
-    names = [*map(str, keys), "tc", "verdict"]
+    """Return sums over kernels of equal keys and APART, as `figures` takes them."""
+    names = [*map(str, keys), *APART]
     return keys.assign(**amounts(event, operators)).groupby(names, sort=True)[list(SUMS)].sum().reset_index()
 
 
 def amounts(event: dict[str, Values], operators: Operators) -> dict[str, Ints]:
-    """Return what each kernel adds to SUMS, its verdict, and its use of tensor cores, -1 if that is unknown."""
+    """Return what each kernel adds to SUMS, and its APART; the use of tensor cores is -1 if that is unknown."""
     time = event["gpu_ns"].values
     columns = {"gpu_ns": time, "verdict": event["verdict"].values}
     columns["tc"] = np.where(event["tc"].mask(), event["tc"].values, -1)
@@ -190,6 +204,7 @@ def amounts(event: dict[str, Values], operators: Operators) -> dict[str, Ints]:
         columns[name] = np.where(known, event[name].values, 0)
         if unknown:
             columns[f"{unknown}_unknown_ns"] = np.where(known, 0, time)
+    columns["algorithm"] = (columns["hardware_unknown_ns"] > columns["roofline_unknown_ns"]).astype(np.int64)
     operator = event["operator"].values
     left: Ints = columns["roofline_unknown_ns"]
     conditions = (
@@ -203,14 +218,18 @@ def amounts(event: dict[str, Values], operators: Operators) -> dict[str, Ints]:
 
 
 def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the figures of groups of rows, which have the columns `by`, SUMS, `tc` and `verdict`."""
-    table = table.astype(dict.fromkeys((*SUMS, "tc", "verdict"), np.int64))
+    """Return the figures of groups of rows, which have the columns `by`, SUMS and APART."""
+    table = table.astype(dict.fromkeys((*SUMS, *APART), np.int64))
+    other = table["algorithm"] > 0
+    table["least_ns"] = table["roofline_ns"].mask(other, 0)
+    table["least_unknown_ns"] = table["roofline_unknown_ns"].mask(other, table["gpu_ns"])
+    table["executed_ns"] = (table["gpu_ns"] - table["roofline_unknown_ns"]).where(other, 0)
     keys = list(by)
-    sums = table.groupby(keys, sort=True)[list(SUMS)].sum()
+    sums = table.groupby(keys, sort=True)[[*SUMS, "least_ns", "least_unknown_ns", "executed_ns"]].sum()
     out = pd.DataFrame(index=sums.index)
     total = sums["gpu_ns"]
     for name, needed, unknown in (
-        ("efficiency", sums["roofline_ns"], "roofline"),
+        ("efficiency", sums["least_ns"], "least"),
         ("hfu", sums["hardware_ps"] / 1000, "hardware"),
         ("mfu", sums["model_ps"] / 1000, "roofline"),
     ):
@@ -219,7 +238,7 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
         out[name] = (100 * needed / known.where(known > 0)).where(~only_zeros) if source.gpu else np.nan
         if name != "mfu":
             share = 100 * known / total.where(total > 0) if source.gpu else np.nan
-            out[f"{unknown}_known" if unknown == "roofline" else "hfu_known"] = share
+            out["roofline_known" if unknown == "least" else "hfu_known"] = share
     for name, place in (("bound", 1), ("tcwhy", 2)):
         texts = {
             row[0]: row[place] for row in source.store.rows("select id, bound, tensor_cores from verdict")
@@ -227,6 +246,11 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
         verdict = _most(table.assign(text=table["verdict"].map(texts)), keys)
         out[name] = verdict["text"].reindex(out.index)
         out[f"{name}_share"] = verdict["share"].reindex(out.index)
+    in_cache = out["efficiency"] > 100
+    out["efficiency"] = out["efficiency"].mask(in_cache)
+    cached = in_cache & (out["bound"] == "memory")
+    out["bound"] = out["bound"].mask(cached, "cache")
+    out["bound_share"] = out["bound_share"].mask(cached)
     helpers = out["bound"] == "-"  # another kernel carries their work, and their time is part of its call's
     out["efficiency"] = out["efficiency"].mask(helpers)
     idle = table["gpu_ns"].where(~table["tc"].isin((_TC_USED, _TC_NOT_APPLICABLE)), 0)
@@ -234,15 +258,11 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     latency = (out["efficiency"] < LATENCY) & out["bound"].isin(("compute", "memory")) & (idle == 0)
     out["bound"] = out["bound"].mask(latency, "latency")
     out["bound_share"] = out["bound_share"].mask(latency)
-    longest = pd.Series(np.argmax(sums[list(WHY)].to_numpy(), axis=1), sums.index).map(
-        list(WHY.values()).__getitem__
-    )
-    why = (
-        longest.astype(object)
-        .where(sums["roofline_unknown_ns"] > 0)
-        .mask(helpers, _HELPER)
-        .mask(total <= 0, _NO_TIME)
-    )
+    texts_of = {**WHY, "executed_ns": _ALGORITHM}
+    reasons = sums[list(texts_of)].to_numpy()
+    text = np.array(list(texts_of.values()), object)[reasons.argmax(axis=1)]
+    longest = pd.Series(text, sums.index, dtype=object).where(reasons.max(axis=1) > 0)
+    why = longest.mask(in_cache, _CACHE).mask(helpers, _HELPER).mask(total <= 0, _NO_TIME)
     out["roofline_why"] = why if source.gpu else None
     return out[list(KEYS)]
 

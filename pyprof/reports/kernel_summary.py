@@ -126,7 +126,7 @@ _NEEDED = (
 )  # fmt: skip
 # Keys of sums besides those of the rows. Sums of whole numbers are exact in parts of any size, so blocks are divided by
 # the multiprocessors at the end.
-_APART = ("tc", "verdict", "sm_count")
+_APART = (*efficiency.APART, "sm_count")
 _SUMMED = (
     *efficiency.SUMS, "calls", "flops", "flops_ns", "bytes", "bytes_ns", "blocks_per_sm", "blocks_per_sm_of",
     "occupancy", "occupancy_of",

@@ -117,7 +117,7 @@ def _worker(
     tables, kernels = zip(*(_sums(part, events, source, launched) for part, events in trees(activity, texts)))
     return (
         _added(tables, list(_KEYS), list(_SUMS)),
-        _added(kernels, [*_KEYS, "tc", "verdict"], list(efficiency.SUMS)),
+        _added(kernels, [*_KEYS, *efficiency.APART], list(efficiency.SUMS)),
     )
 
 

@@ -19,10 +19,14 @@ from pyprof.viewer.models import Ceiling, Point, Roofline
 UNKNOWN = 255  # share of an event
 _GAPS = 1000  # numbers without an event
 _NS = 1e9
+# Winograd or FFT, whose executed FLOPs are unknown: the roofline of the definition is no limit of theirs.
+_OTHER = "s.hardware_unknown_ns > s.roofline_unknown_ns"
 _POINTS = """
 select s.name as id, n.name as name, {operator} as operator, o.dtype as dtype, n.kind as kind, sum(s.calls) as calls,
        sum(s.gpu_ns) as gpu, sum(s.flops) as flops, sum(s.bytes) as bytes, sum(s.flops_unknown_ns) as no_flops,
-       sum(s.bytes_unknown_ns) as no_bytes, sum(s.roofline_ns) as roofline, sum(s.roofline_unknown_ns) as no_roofline,
+       sum(s.bytes_unknown_ns) as no_bytes,
+       sum(case when {other} then 0 else s.roofline_ns end) as least,
+       sum(case when {other} then s.gpu_ns else s.roofline_unknown_ns end) as no_least,
        max(s.tc = 1) as used, max(s.tc = 3) as untold
 from op_kernel_stat s join operator o on o.id = s.operator join kernel_name n on n.id = s.name
 where s.aggregation = :aggregation and (:worker is null or s.worker = :worker) and s.{computes} and {condition}
@@ -38,6 +42,16 @@ def roofline(source: Source, limit: int) -> Roofline:
         notes.append(
             f"{unknown:,} of {len(points):,} {'kernels' if source.gpu else 'operators'} are not shown: their FLOPs or "
             "bytes are unknown."
+        )
+    other = source.store.rows(
+        f"""select count(distinct s.name) from op_kernel_stat s where s.aggregation = ? and (? is null or s.worker = ?)
+            and s.{COMPUTES} and {_OTHER}""",
+        (source.aggregation.id, source.worker, source.worker),
+    )[0][0]
+    if other:
+        notes.append(
+            f"{other:,} kernels compute convolutions by Winograd or FFT. They execute fewer FLOPs than the definition, "
+            "which counts here: they may lie above the roof."
         )
     ceilings, reasons = _ceilings(source)
     return Roofline(points=points[:limit], ceilings=ceilings, total=len(points), notes=notes + reasons)
@@ -57,10 +71,11 @@ def of_kernel(source: Source, name: int) -> Point | None:
 
 def shares(store: Store, worker: int) -> pa.Table:
     """Return the share of the roofline that each event of a worker reaches, by the number of the event, as a task of a
-    child: whole percent rounded down, at most 254, and 255 where it is unknown or another kernel carries the work.
+    child: whole percent rounded down, at most 254, and 255 where it is unknown, as for Winograd and FFT, or another
+    kernel carries the work.
     Raises FormatError."""
     columns = store.columns(
-        f"""select id, kind, duration_ns, roofline_ns, verdict from event
+        f"""select id, kind, duration_ns, roofline_ns, hardware_ps, verdict from event
             where id >= {first_id(worker)} and id < {first_id(worker + 1)} order by id"""
     )
     number = columns["id"].values - first_id(worker)
@@ -69,7 +84,7 @@ def shares(store: Store, worker: int) -> pa.Table:
         raise store.damaged("the numbers of events are far apart")
     length, roofline = columns["duration_ns"], columns["roofline_ns"]
     known = (columns["kind"].values == KERNEL) & length.mask() & roofline.mask()
-    known &= (length.values > 0) & (roofline.values >= 0)
+    known &= (length.values > 0) & (roofline.values >= 0) & columns["hardware_ps"].mask()
     helpers = [row[0] for row in store.rows("select id from verdict where bound = '-'")]
     known &= ~np.isin(columns["verdict"].values, helpers)
     out = np.full(size, UNKNOWN, np.uint8)
@@ -81,7 +96,7 @@ def _points(
     source: Source, group: str, condition: str, operator: str, parameters: dict[str, Any]
 ) -> list[Point]:
     names, rows = source.store.named(
-        _POINTS.format(computes=COMPUTES, group=group, condition=condition, operator=operator),
+        _POINTS.format(computes=COMPUTES, other=_OTHER, group=group, condition=condition, operator=operator),
         {"aggregation": source.aggregation.id, "worker": source.worker, **parameters},
     )
     return [_point(dict(zip(names, row)), source.gpu) for row in rows]
@@ -92,9 +107,10 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
     time_flops, time_bytes = row["gpu"] - row["no_flops"], row["gpu"] - row["no_bytes"]
     flops = row["flops"] if time_flops else None
     size = row["bytes"] if time_bytes else None
-    time_roofline = row["gpu"] - row["no_roofline"]
+    time_roofline = row["gpu"] - row["no_least"]
     # As in reports/efficiency.py: what carries the work is not among them.
-    only_zeros = not row["roofline"] and (row["no_roofline"] or not (row["flops"] or row["bytes"]))
+    only_zeros = not row["least"] and (row["no_least"] or not (row["flops"] or row["bytes"]))
+    efficiency = 100 * row["least"] / time_roofline if time_roofline and gpu and not only_zeros else None
     return Point(
         id=str(row["id"]),
         name=row["name"],
@@ -108,9 +124,7 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
         intensity=flops / size if flops is not None and size else None,
         achieved=flops * _NS / time_flops if flops is not None else None,
         bandwidth=size * _NS / time_bytes if size is not None else None,
-        efficiency=100 * row["roofline"] / time_roofline
-        if time_roofline and gpu and not only_zeros
-        else None,
+        efficiency=None if efficiency is None or efficiency > 100 else efficiency,
         tc=None if not gpu or (row["untold"] and not row["used"]) else bool(row["used"]),
     )
 

@@ -132,7 +132,7 @@ def losses() -> Iterator[Row]:
     yield call("nll_loss", x, n64(4), mod=F_), 5, 16 + 32 + 4
     for name, each in {"mse_loss": 2, "smooth_l1_loss": 5, "huber_loss": 5, "soft_margin_loss": 4}.items():
         yield call(f"aten::{name}_backward", f(), x, y, 1), 32 * each, 4 + 384
-    yield call("aten::nll_loss_backward", f(), x, n64(4), None, 1, -100, f()), 0, 4 + 32 + 128
+    yield call("aten::nll_loss_backward", f(), x, n64(4), None, 1, -100, f()), 0, 4 + 32 + 16
 
 
 def transforms_and_solvers() -> Iterator[Row]:

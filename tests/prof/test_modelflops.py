@@ -64,8 +64,8 @@ def training(what: str, forward: str, backward: str) -> str:
         aten::attend, seq = 3
 {kernels[0]}
     thread 2
-    autograd::engine::evaluate_function: XBackward0
-        XBackward0, seq = 3
+    autograd::engine::evaluate_function: AttendBackward0
+        AttendBackward0, seq = 3
 {kernels[1]}
     """
 
@@ -150,8 +150,8 @@ def test_operator_events_carry_both(found):
                 op seq=3 {call(kernel, Q, Q, Q, 0.0, True)}
                     wait 9
         thread 2
-        op {call("autograd::engine::evaluate_function: XBackward0")}
-            op seq=3 forward=1 {call("XBackward0", Q)}
+        op {call("autograd::engine::evaluate_function: AttendBackward0")}
+            op seq=3 forward=1 {call("AttendBackward0", Q)}
                 op {call(f"{kernel}_backward", Q, Q, Q, Q, Q, lse, 0.0, True)}
                     wait 20
         """,
@@ -174,8 +174,8 @@ def test_operator_events_of_one_backward_do_not_share(tmp_path: Path):
         {CAUSAL}
             op seq=3 {call("aten::scaled_dot_product_attention", Q, Q, Q, None, 0.0, True)}
         thread 2
-        op {call("autograd::engine::evaluate_function: XBackward0")}
-            op seq=3 forward=1 {call("XBackward0", Q)}
+        op {call("autograd::engine::evaluate_function: AttendBackward0")}
+            op seq=3 forward=1 {call("AttendBackward0", Q)}
                 op {event}
                     wait 20
                 op {event}

@@ -38,7 +38,8 @@ def test_shares_are_those_of_the_events(copied: Callable[[], Path]) -> None:
         for place, number in enumerate(kernels):
             length, roofline, share = cases[place % len(cases)]
             database.execute(
-                "update event set duration_ns = ?, roofline_ns = ? where id = ?", (length, roofline, number)
+                "update event set duration_ns = ?, roofline_ns = ?, hardware_ps = ? where id = ?",
+                (length, roofline, roofline, number),
             )
             expected[number] = share
         database.execute("update event set roofline_ns = duration_ns where kind != 0")
@@ -52,7 +53,7 @@ def test_a_kernel_whose_work_another_carries_has_no_share(copied: Callable[[], P
     with closing(sqlite3.connect(path)) as database:
         kernels = [row[0] for row in database.execute("select id from event where kind = 0 order by id")]
         places = [row[0] for row in database.execute("select id from event order by id")]
-        database.execute("update event set roofline_ns = 0")
+        database.execute("update event set roofline_ns = 0, hardware_ps = 0")
         database.execute("insert into verdict values (1000, '-', '-')")
         database.execute("update event set verdict = 1000 where id = ?", (kernels[0],))
         database.commit()
@@ -61,10 +62,26 @@ def test_a_kernel_whose_work_another_carries_has_no_share(copied: Callable[[], P
     assert (found[kernels[0]], found[kernels[1]]) == (UNKNOWN, 0)
 
 
+def test_an_algorithm_that_executes_an_unknown_number_of_flops_has_no_share(
+    copied: Callable[[], Path],
+) -> None:
+    path = copied()
+    with closing(sqlite3.connect(path)) as database:
+        events = database.execute("select id, kind from event order by id").fetchall()
+        first, *others = [number for number, kind in events if kind == 0]
+        database.execute("update event set roofline_ns = duration_ns, hardware_ps = 1 where kind = 0")
+        database.execute("update event set hardware_ps = null where id = ?", (first,))
+        database.commit()
+    with serving(path) as client:
+        found = dict(zip([number for number, _ in events], shares(client)))
+    assert found[first] == UNKNOWN
+    assert {found[number] for number in others} == {100}
+
+
 def test_each_worker_has_its_own(tmp_path: Path) -> None:
     session.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
     with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:
-        database.execute("update event set roofline_ns = duration_ns * (id >> 40) / 2")
+        database.execute("update event set roofline_ns = duration_ns * (id >> 40) / 2, hardware_ps = 0")
         database.commit()
         counts = dict(database.execute("select id >> 40, count(*) from event group by 1"))
     with serving(tmp_path / "run_dldb.sqlite") as client:

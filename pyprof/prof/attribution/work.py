@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.marker import EVALUATE, is_event
+from pyprof.marker import EVALUATE, is_builtin_node, is_event
 from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Rows, Site, Tensor, Value
 from pyprof.prof import kernels
 from pyprof.prof.cost import UNKNOWN, find, lookup, tensors_of, total
@@ -37,6 +37,7 @@ def signature(site: Site, launched: bool) -> Signature:
     converts an operand of a product; the product is then one of 16 bits. That is seen only of what was launched:
     operators around others have the types of their inputs. The engine's addition of gradients belongs to no call."""
     event = site.calls[-1] if site.calls and is_event(site.calls[-1]) else None
+    event = _of_expanded(site, event)
     if _adds_gradients(site):
         return Signature(None, 0, event)
     users = [call for call in site.calls if not is_event(call)]
@@ -50,6 +51,23 @@ def signature(site: Site, launched: bool) -> Signature:
             break
         return Signature(_with_type(call, *inside) if inside else call, i, event)
     return Signature(None, 0, event)
+
+
+def _of_expanded(site: Site, event: Call | None) -> Call | None:
+    """Return the event; the division in the backward of a mean with the strides of its operand, where they are not
+    recorded. The gradient is expanded to the shape of the mean's input (derivatives.yaml): at least one of its elements
+    is read, not all of that shape."""
+    if event is None or event.op not in _DIVISIONS or site.direction != BPROP or not event.args:
+        return event
+    node = next((name for name, _ in reversed(site.seq_names) if is_builtin_node(name)), "")
+    tensor = event.args[0].value
+    if not node.startswith("MeanBackward") or not isinstance(tensor, Tensor) or tensor.stride is not None:
+        return event
+    operand = event.args[0]._replace(value=tensor._replace(stride=(0,) * len(tensor.shape)))
+    return event._replace(args=(operand, *event.args[1:]))
+
+
+_DIVISIONS = frozenset(["div", "aten::div"])
 
 
 def _adds_gradients(site: Site) -> bool:
