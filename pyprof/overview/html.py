@@ -56,7 +56,7 @@ class Overview:
             _table(unit, one.operators, lines_too=not one.kernels),
             _table("Module (own time)", one.modules) if one.modules else "<div>Module na: not recorded</div>",
             "</div>",
-            *([f"<div>Sums of {one.steps} steps.</div>"] if (one.steps or 0) > 1 else []),
+            *([f"<div>Sums of {sums}.</div>"] if (sums := lines.summed(one)) else []),
             f"<div>{_text(lines.finding_text(one))}</div>",
             f'<div style="opacity:.75">{_text(lines.ledger(one))}</div>',
         ]

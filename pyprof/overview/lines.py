@@ -123,7 +123,7 @@ def counted(step: Step) -> str:
     time = duration(step.length or 0)
     if step.number is None:
         return f"Whole recording {time} (no steps found)"
-    of = f" of {step.workers} workers" if step.workers > 1 else ""
+    of = f" of {step.whose}" if step.whose else ""
     return f"Step {time}, mean of {step.number} steps{of}" if step.number > 1 else f"Step {time}"
 
 
@@ -172,9 +172,14 @@ def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
     return out
 
 
+def summed(overview: Figures) -> str:
+    """Return of what the times of operators and modules are sums; "" for one step of one process."""
+    steps = f"{overview.steps} steps" if (overview.steps or 0) > 1 else ""
+    return " of ".join(filter(None, [steps, overview.step.whose]))
+
+
 def _operators(overview: Figures, width: int) -> list[_Column]:
-    numbers = [(overview.steps or 0, "steps"), (overview.step.workers, "workers")]
-    whole = " of ".join(f"{number} {what}" for number, what in numbers if number > 1)
+    whole = summed(overview)
     heading = (
         f"{'Kernel' if overview.kernels else 'Operator'}{f' ({whole})' if whole and width >= _TIMES else ''}"
     )

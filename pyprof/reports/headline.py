@@ -27,7 +27,8 @@ PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 
 
 class Step(NamedTuple):
-    """The mean of the steady steps. `number`: of how many, on `workers` workers; None: the recording has no steps.
+    """The mean of the steady steps. `number`: of how many, None if the recording has no steps; on `workers` processes,
+    with `spans` recordings if these are more.
     `parts`: name and share in percent of those that are not 0, 100 % together; on a GPU `busy` is the share in which it
     works. `first` and `last`: their numbers in the report step_time. `sums`: name and sum of each of its times over
     these steps, in ns. `steady`: whether they are of about equal length; else they are all steps."""
@@ -41,6 +42,20 @@ class Step(NamedTuple):
     last: int | None = None
     sums: tuple[tuple[str, int], ...] = ()
     steady: bool = False
+    spans: int = 0
+
+    @property
+    def whose(self) -> str:
+        """Of whom the steps are; "" for one process that was recorded once.
+
+        >>> step = Step(1e6, 6, 2, (), None)
+        >>> step.whose, step._replace(spans=6).whose, step._replace(workers=1, spans=2).whose
+        ('2 workers', '6 spans of 2 workers', '2 spans')
+        """
+        workers = f"{self.workers} workers" if self.workers > 1 else ""
+        return " of ".join(
+            filter(None, [f"{self.spans} spans" if self.spans > self.workers else "", workers])
+        )
 
 
 class Best(NamedTuple):
@@ -69,7 +84,7 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
     if step.number is None:
         text = f"The recording takes {duration(step.length)}."
     else:
-        whose = f" on {step.workers} workers" if step.workers > 1 else ""
+        whose = f" {'in' if 'spans' in step.whose else 'on'} {step.whose}" if step.whose else ""
         of = f", the mean of {step.number}{whose}" if step.number > 1 else ""
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
@@ -98,9 +113,17 @@ def of_summary(source: Source) -> str:
     table = concat_rows(rows, [WORKER, STEP, START, TOTAL, PARTIAL]).astype({"partial": "boolean"})
     steps = _steady(table, run)
     length = int(steps["total_ns"].sum()) / len(steps) if len(steps) else None
-    step = Step(length, len(steps) if run.cut else None, table["worker"].nunique(), (), None)
+    workers, spans = _recorded(source, table)
+    step = Step(length, len(steps) if run.cut else None, workers, (), None, spans=spans)
     late = f"{_last_rank(source)} {_longer_part(source)}"
     return headline(step, None, late) or "Nothing with a time was recorded, so there is no step."
+
+
+def _recorded(source: Source, table: pd.DataFrame) -> tuple[int, int]:
+    """Return the numbers of processes and of their recordings in a table of steps."""
+    names = reads.process_names(source.store)
+    workers = table["worker"].unique()
+    return len({names.get(worker, worker) for worker in workers}), len(workers)
 
 
 def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
@@ -206,11 +229,13 @@ def mean_step(source: Source, run: Run) -> Step:
     total = sums.pop("total")
     sums = {name: sums[name] for name in (*PHASES, *sums)}
     parts = tuple((name, part) for name, time in sums.items() if (part := share(time, total)) and time)
+    workers, spans = _recorded(source, table)
     numbers = (int(steps["step"].min()), int(steps["step"].max())) if len(steps) else (None, None)
     return Step(
         length=total / len(steps) if len(steps) else None,
         number=len(steps) if run.cut else None,
-        workers=table["worker"].nunique(),
+        workers=workers,
+        spans=spans,
         parts=parts,
         busy=share(sum(sums[name] for name in PHASES), total) if source.gpu else None,
         first=numbers[0],

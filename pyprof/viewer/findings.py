@@ -27,7 +27,8 @@ def findings(answer: Any) -> Insights:
 def _step(item: dict[str, Any]) -> Step:
     """Return the mean of the steady steps; its parts add up to it, but for the rounding to ns."""
     columns = {column.key: column for column in find("step_time", categories="phase").columns}
-    sums, count = dict(item["sums"]), item["workers"] if item["number"] is None else item["number"]
+    sums, recordings = dict(item["sums"]), max(item["workers"], item["spans"])
+    count = recordings if item["number"] is None else item["number"]
     total = sum(sums.values())
     headings = {key: columns[f"{key}_ns"].heading.removesuffix(" (ns)") for key in sums}
     # Without a GPU the parts are operators' own time, so that the rest is more than Other of step_time.

@@ -116,6 +116,7 @@ def test_spans_of_a_worker_are_numbered_by_their_times(tmp_path: Path) -> None:
     assert list(prof.steps["worker"]) == ["rank1", "rank1 span 2", "a", "a span 2", "a span 3"]
     assert list(prof.steps["span"]) == [1, 2, 1, 2, 3]
     assert list(prof.devices["span"]) == [1, 2, 1, 2, 3]
+    assert prof.overview.figures.step.whose == "5 spans of 2 workers"
     for frame in (prof.kernels, prof.ops):
         assert dict(zip(frame["worker"], frame["span"])) == dict(
             zip(prof.steps["worker"], prof.steps["span"])

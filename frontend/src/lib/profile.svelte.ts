@@ -1,5 +1,6 @@
 // What is known before any view is drawn: the profile that is served and its reports.
 import { get, Problem, type Profile, type Report } from "../api/client";
+import { several } from "./format";
 import { place } from "./router.svelte";
 
 let profile = $state.raw<Profile>();
@@ -28,6 +29,14 @@ export const served = {
     return profile?.gpu ?? false;
   },
 };
+
+/** Of whom times are sums: "8 workers"; "2 spans", the recordings of one worker; "" for one. */
+export function whose(): string {
+  const workers = place.get("worker") ? [] : served.profile!.workers;
+  const processes = new Set(workers.map((one) => (one.span > 1 ? one.name.replace(/ span \d+$/, "") : one.name))).size;
+  const spans = workers.length > processes && several(workers.length, "span");
+  return [spans, processes > 1 && several(processes, "worker")].filter(Boolean).join(" of ");
+}
 
 /** A heading as the page says it: the DataLoader is spelled as torch does, and not as DLProf; what is a time of calls says so. Without a GPU, time is operators' own on
  * the CPU, and there are no API calls. */

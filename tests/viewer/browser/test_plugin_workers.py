@@ -86,6 +86,10 @@ def test_devices(opened: Open, traces: Asking):
     (first, second) = page.rows("devices")
     assert first == ["host_100", "0", "Tesla V100", f"{16 << 30:,}", "7.0", "80"]
     assert second[0] == "host_100 span 2"
+    page.go("overview", run="beta")  # one process that was recorded twice is not two workers
+    assert "2 spans" in page.find("[data-panel=top-ops] thead").inner_text()
+    page.go("overview", run="beta", worker="1")
+    assert "span" not in page.find("[data-panel=top-ops] thead").inner_text()
 
 
 def groups(page: Page) -> dict[str, tuple[str, ...]]:
