@@ -50,7 +50,7 @@ def planted(
         kernels = database.execute(
             "select id, start_ns, start_ns + duration_ns, stream from event where kind = 0 order by start_ns"
         ).fetchall()
-        database.execute("update event set roofline_ns = null")
+        database.execute("update event set roofline_ns = null, hardware_ps = 0")
         for place, (number, begin, end, stream_) in enumerate(kernels):
             percent, rank = SHARES[place % len(SHARES)]
             if percent is not None:
@@ -167,7 +167,9 @@ def test_the_minimap_has_the_colors_too(opened: Open, planted: Asking):
 def test_events_of_every_worker_have_their_own(opened: Open, tmp_path: Path):
     session.load(ranks.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
     with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:
-        database.execute("update event set roofline_ns = duration_ns * ((id & 255) + 10 * (id >> 40)) / 100")
+        database.execute(
+            "update event set hardware_ps = 0, roofline_ns = duration_ns * ((id & 255) + 10 * (id >> 40)) / 100"
+        )
         database.commit()
         events = database.execute(
             "select id >> 40, start_ns, duration_ns, roofline_ns from event where id >> 40 in (0, 2) order by id"
