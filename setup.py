@@ -81,11 +81,7 @@ setup(
         "mcp": ["mcp>=2", "pydantic>=2"],
         "notebook": ["ipython>=8.15"],
         "tui": ["textual>=8", "pydantic>=2"],
-        "tensorboard": [
-            "tensorboard>=2.8",
-            "a2wsgi>=1.10",
-            *VIEWER,
-        ],  # older ones do not start on Python 3.11
+        "tensorboard": ["tensorboard>=2.8", "a2wsgi>=1.10", *VIEWER],  # 2.7 cannot run on Python 3.11
         "transformers": ["transformers>=4.41", "accelerate>=1.1"],
         "viewer": VIEWER,
     },

@@ -315,7 +315,7 @@ class Oracle:
         if of[0] and not whole:
             first = min(e.raw.start for e in of[0])
             others = [e for e in events if not e.launch or not any(one.has(e.begin) for one in iterations)]
-            reached = max([reached, *(e.raw.end for e in others if e.raw.end < first)])
+            reached = max([reached, *(e.raw.end for e in others if e.raw.start < e.raw.end <= first)])
         for one, launched in zip(iterations, of):
             one.start = max(one.start, reached)
             one.end = reached = max([one.end, reached, *(e.raw.end for e in launched)])

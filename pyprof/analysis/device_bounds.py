@@ -4,8 +4,8 @@ plugin of torch.profiler.
 
 Iteration i is [max(end of the one before, its start on the host), max(its end on the host, the last end on a device
 of what it launched)]. The first one starts no earlier than the last end of events that no iteration launched and that
-ended before its own first event, unless it is the whole recording (`aggregation`). Iterations touch: their sum is the
-window. Where none launched anything, the bounds are those of the host.
+ended when its own first event began, or before, unless it is the whole recording (`aggregation`); events without length
+end nothing. Iterations touch: their sum is the window. Where none launched anything, the bounds are those of the host.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _before(work: Work, count: Ints, low: Ints, high: Ints, start: int) -> int:
     edges = np.r_[0, np.maximum.accumulate(np.where(high > low, high, 0)), len(outside)]
     for begin, end in zip(edges[:-1].tolist(), np.r_[low, len(outside)].tolist()):
         outside[begin:end] = True
-    outside &= work.end < first
+    outside &= (work.end <= first) & (work.end > work.start)
     return max(start, int(work.end[outside].max())) if outside.any() else start
 
 
