@@ -59,6 +59,8 @@ def test_reports_say_what_they_said(old: tuple[Path, dict[str, Any]]):
         for row, former in zip(rows, formers):
             common = former.keys() & row.keys()
             assert len(common) > len(former) / 2
+            if str(row.get("roofline_why")).startswith("it computes by Winograd"):
+                common -= {"efficiency", "roofline_known"}  # they were of the definition's FLOPs, 231 %
             assert {key: row[key] for key in common if not same(row[key], former[key])} == {}, name
     assert path.read_bytes() == before
 
