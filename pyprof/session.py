@@ -445,12 +445,11 @@ class Profile:
             return dataframes.coverage(self.database)
 
     def show(self, height: int = 640) -> Frame:
-        """Show the page of this profile in a notebook, `height` pixels high. Its server listens on this machine only
-        and ends with the notebook's kernel. Raises PyProfError outside of a notebook, and where the extra viewer is
-        missing."""
+        """Show the page of this profile in a notebook, `height` pixels high: that of `page`, in the notebook itself.
+        Raises PyProfError outside of a notebook, and where the extra viewer is missing."""
         from pyprof.integrations.notebook_frame import show
 
-        return show(str(self._path), height)
+        return show(str(self._path), self.page, height)
 
     def __repr__(self) -> str:
         return f"<Profile {self._path}>"

@@ -56,10 +56,6 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     parser.add_argument(
-        "--notebook", action="store_true",
-        help="for Profile.show(): notebooks of this machine may frame the page; end when stdin ends",
-    )  # fmt: skip
-    parser.add_argument(
         "--jupyter", metavar="SOCKET",
         help="for the launcher of JupyterLab: serve a folder on a Unix socket; end with the process that started it",
     )  # fmt: skip
@@ -102,7 +98,7 @@ def dlprofviewer(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", nargs=1, metavar="database", help=_FILE)
     parser.set_defaults(
         prog=parser.prog, token=True, source_root=None, no_browser=False, public_origin=None, root_path="",
-        allow_host=[], demo=False, notebook=False, jupyter=None,
+        allow_host=[], demo=False, jupyter=None,
     )  # fmt: skip
     arguments = parser.parse_args(argv)
     with removed_by_signals():

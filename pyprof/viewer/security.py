@@ -11,8 +11,7 @@ token     256 bits, in the printed URL; the first visit turns it into a cookie (
 changes   POST, PUT and DELETE need the header X-PyProf: 1, which no form can send, and, if there is one, our own
           Origin: the Host of the request, or --public-origin
 prefix    paths below --root-path are accepted with and without it: some proxies remove it
-headers   no CORS; a content security policy without inline scripts; no framing, no sniffing, no referrer. Where a
-          notebook shows the page, pages of this machine (localhost) may frame it, and no others
+headers   no CORS; a content security policy without inline scripts; no framing, no sniffing, no referrer
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_LOCAL = "http://localhost:* https://localhost:* http://127.0.0.1:* https://127.0.0.1:*"
 _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
@@ -90,8 +88,8 @@ _LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-
 
 class Guard:
     """Access rules. `bind`: the listening address. Behind a proxy: the `names` that it requests, the `origin` that
-    browsers see (https://host:port), and the prefix of its paths (`root`: /prefix). `in_frames`: pages of this
-    machine may show the page in a frame. `any_host`: for a server that browsers reach only by one that checks names."""
+    browsers see (https://host:port), and the prefix of its paths (`root`: /prefix). `any_host`: for a server that
+    browsers reach only by one that checks names."""
 
     def __init__(
         self,
@@ -100,10 +98,9 @@ class Guard:
         names: Sequence[str] = (),
         origin: str | None = None,
         root: str = "",
-        in_frames: bool = False,
         any_host: bool = False,
     ):
-        self.token, self.origin, self.root, self.in_frames = token, origin, root, in_frames
+        self.token, self.origin, self.root = token, origin, root
         self._any_host = any_host
         self._single: dict[str, float] = {}  # expiry of each
         self.local = loopback(bind)
@@ -187,14 +184,13 @@ class Security:
         answer = self._refused(scope)
         if answer is not None:
             await _skip_body(receive)
-        headers = _headers(self._guard.in_frames)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 present = {name for name, _ in message["headers"]}
                 message["headers"] = list(message["headers"]) + [
                     (name.encode(), value.encode())
-                    for name, value in headers.items()
+                    for name, value in _HEADERS.items()
                     if name.encode() not in present
                 ]
                 if scope["path"].startswith("/api") and b"cache-control" not in present:
@@ -290,18 +286,6 @@ async def _skip_body(receive: Receive) -> None:
         message = await receive()
         size += len(message.get("body", b""))
         more = message.get("more_body", False)
-
-
-def _headers(in_frames: bool) -> dict[str, str]:
-    """Return the headers of every answer."""
-    if not in_frames:
-        return _HEADERS
-    policy = _POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {_LOCAL}")
-    return {
-        name: policy if name == "content-security-policy" else value
-        for name, value in _HEADERS.items()
-        if name != "x-frame-options"  # which has no list of origins
-    }
 
 
 def _relative_link(path: str, query: str) -> str:

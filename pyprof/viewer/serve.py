@@ -12,10 +12,8 @@ import asyncio
 import gc
 import getpass
 import os
-import signal
 import socket
 import sys
-import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
@@ -94,11 +92,8 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
         token = token_of(arguments.file) if arguments.token else None
         guard = Guard(
-            arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path,
-            in_frames=arguments.notebook,
-        )  # fmt: skip
-        if arguments.notebook:
-            threading.Thread(target=_end_with_stdin, daemon=True).start()
+            arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path
+        )
         server = _server(library, guard, root)
         _announce(name, arguments, guard, sockets[0].getsockname()[1])
         await server.serve(sockets=sockets)
@@ -106,13 +101,6 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         await library.close()
         for listener in sockets:
             listener.close()
-
-
-def _end_with_stdin() -> None:
-    """Interrupt this server when stdin ends, however the process that has the other end did."""
-    with suppress(OSError, ValueError):
-        sys.stdin.buffer.read()
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _check_installed(extra: str) -> None:
