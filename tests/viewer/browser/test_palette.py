@@ -44,6 +44,7 @@ def offers(page: Page, text: str) -> list[tuple[str, str]]:
     page.tab.keyboard.press("Escape")
     page.tab.keyboard.press("/")
     page.tab.keyboard.type(text)
+    page.wait(f'document.querySelector("#palette")?.dataset.answered === {json.dumps(text)}')
     page.settled()
     options = page.find("#palette [role=option]").all()
     return [
