@@ -73,6 +73,24 @@ def rank_of(needle: str, texts: Sequence[str | None], kind: str) -> int | None:
     return min(ranks, default=None)
 
 
+def best(needle: str, kind: Kind, names: Sequence[tuple[Any, ...]]) -> list[tuple[int, models.Hit]]:
+    """Return the hits of a kind with their ranks: those that fit best, of these the first by time, of equal times the
+    shorter. `names`: rows of texts, of which the first is the title and the last the id, and a time."""
+    ranked = [(rank_of(needle, row[:-1], kind), row) for row in names]
+    hits = [(rank, row) for rank, row in ranked if rank is not None]
+    hits = sorted(hits, key=lambda hit: (hit[0], -(hit[1][-1] or 0), len(hit[1][-2])))[:_MOST]
+    return [
+        (
+            rank,
+            models.Hit(
+                kind=kind, id=row[-2], title=row[0] or row[-2], match=_MATCHES[rank],
+                time=None if kind == "dispatched" else row[-1],
+            ),
+        )
+        for rank, row in hits
+    ]  # fmt: skip
+
+
 def find_names(source: Source, text: str) -> list[models.Hit]:
     """Return the hits, those that fit best first, of each kind the first by time."""
     needle = plain(text)
@@ -80,22 +98,6 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
         return []
     parameters = {"aggregation": source.aggregation.id, "worker": source.worker}
     rows = source.store.rows
-
-    def matching(kind: Kind, names: Sequence[tuple[Any, ...]]) -> list[tuple[int, models.Hit]]:
-        """Return hits among rows of texts, of which the first is the title and the last the id, and a time."""
-        ranked = [(rank_of(needle, row[:-1], kind), row) for row in names]
-        hits = [(rank, row) for rank, row in ranked if rank is not None]
-        hits = sorted(hits, key=lambda hit: (hit[0], -(hit[1][-1] or 0)))[:_MOST]
-        return [
-            (
-                rank,
-                models.Hit(
-                    kind=kind, id=row[-2], title=row[0] or row[-2], match=_MATCHES[rank],
-                    time=None if kind == "dispatched" else row[-1],
-                ),
-            )
-            for rank, row in hits
-        ]  # fmt: skip
 
     operators = rows(
         f"""select o.name, o.op_id, sum(max(s.gpu_ns, s.cpu_ns)) from op_stat s join operator o on o.id = s.operator
@@ -125,7 +127,7 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
     )  # no arguments of calls
     dispatched = [row for row in short if _DISPATCHED.fullmatch(row[0])]
     hits = [
-        *matching("operator", operators), *matching("dispatched", dispatched), *matching("kernel", kernels),
-        *matching("module", modules), *matching("line", list(times.items())),
+        *best(needle, "operator", operators), *best(needle, "dispatched", dispatched), *best(needle, "kernel", kernels),
+        *best(needle, "module", modules), *best(needle, "line", list(times.items())),
     ]  # fmt: skip
     return [hit for _, hit in sorted(hits, key=lambda hit: hit[0])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyprof.viewer.search import plain
+from pyprof.viewer.search import best, plain
 from tests.viewer.conftest import HOSTILE, Asking
 
 
@@ -30,6 +30,23 @@ def test_every_kind_of_name(client: Asking, prof):
     assert ("line", line) in found(client, line)
     kernel = prof.report("kernel")["kernel"].iloc[0]
     assert ("kernel", kernel) in found(client, kernel[:40])
+
+
+def test_what_fits_best_is_first(client: Asking):
+    order = ("name", "start", "part", "path")
+    for text, matches in (("mm", {"name", "part"}), ("first", {"name", "path"})):
+        ranks = [order.index(hit["match"]) for hit in client.json("/api/search", search=text)]
+        assert ranks == sorted(ranks)
+        assert matches <= {order[rank] for rank in ranks}, text
+
+
+def test_what_fits_best_is_among_the_hits():
+    """Of more names of a kind than are offered, the one that has the name is there, however short it takes."""
+    names = [(f"net/mm_{number}/relu", f"RELU_{number}", 1000 - number) for number in range(20)]
+    hits = best("mm", "operator", [*names, ("net/mm", "MM_1", 1)])
+    assert [hit.id for _, hit in hits] == ["MM_1", *(f"RELU_{number}" for number in range(5))]
+    alike = best("mm", "dispatched", [("aten::_mm", 0), ("aten::mm", 0)])
+    assert [hit.id for _, hit in alike] == ["aten::mm", "aten::_mm"]
 
 
 def test_hits_have_the_times_of_the_reports(client: Asking, prof):

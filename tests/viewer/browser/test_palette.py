@@ -42,8 +42,10 @@ def offers(page: Page, text: str) -> list[tuple[str, str]]:
     """What the palette offers: the name, and what it is."""
     page.go()
     page.tab.keyboard.press("Escape")
+    page.wait('!document.querySelector("dialog[open]")')  # it is closed later
     page.tab.keyboard.press("/")
     page.tab.keyboard.type(text)
+    page.wait(f'document.querySelector("#palette")?.dataset.answered === {json.dumps(text)}')
     page.settled()
     options = page.find("#palette [role=option]").all()
     return [
