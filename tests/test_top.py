@@ -136,7 +136,7 @@ def test_the_overview_is_that_of_the_report(prof: session.Profile) -> None:
 
     async def steps(terminal: Terminal) -> None:
         screen = flat(terminal.screen)
-        assert f"A step takes {duration(facts.step.length)}, the mean of 2." in screen
+        assert f"A step takes {duration(facts.step.length)}, the mean of 2, not known to be steady." in screen
         assert facts.best is not None
         assert f"{facts.best.problem.partition('. ')[0]}." in screen
         shares = round_shares([share for _, share in facts.step.parts])

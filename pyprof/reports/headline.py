@@ -71,11 +71,11 @@ class Best(NamedTuple):
 def headline(step: Step, best: Best | None, late: str = "") -> str:
     """Return the sentences that answer what a step takes, what to change first, and which rank is late, once.
 
-    >>> step = Step(178e6, 5, 1, (), None)
+    >>> step = Step(178e6, 5, 1, (), None, steady=True)
     >>> headline(step, Best("The loop waits for data.", 59e6, 33.2))
     'A step takes 178 ms, the mean of 5. The loop waits for data. This could save up to 59.0 ms a step (33.2 %).'
-    >>> headline(step._replace(length=16e6, number=8, workers=8), None)
-    'A step takes 16.0 ms, the mean of 8 on 8 workers.'
+    >>> headline(step._replace(length=16e6, number=8, workers=8, steady=False), None)
+    'A step takes 16.0 ms, the mean of 8 on 8 workers, not known to be steady.'
     >>> headline(step, Best("All ranks wait for rank3.", 59e6, 33.2, True), "The ranks wait for rank3.")
     'A step takes 178 ms, the mean of 5. All ranks wait for rank3. This could save up to 59.0 ms a step (33.2 %).'
     """
@@ -86,6 +86,8 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
     else:
         whose = f" {'in' if 'spans' in step.whose else 'on'} {step.whose}" if step.whose else ""
         of = f", the mean of {step.number}{whose}" if step.number > 1 else ""
+        if of and not step.steady:
+            of += ", not known to be steady"
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
         late = "" if best.names_rank else late
@@ -196,7 +198,7 @@ def _last_rank(source: Source) -> str:
     device = rows["device"].isna() if pd.isna(own["device"]) else rows["device"] == own["device"]
     rows = rows[(rows["worker"] == own["worker"]) & device]
     most = rows.sort_values("late_ns", ascending=False, kind="stable").iloc[0]
-    number = "" if pd.isna(most["place"]) else f" (number {most['place']} of the iteration)"
+    number = "" if pd.isna(most["place"]) else f" (number {most['place']} in each iteration)"
     behind, caused, before, carried, usual = (
         int(own[key]) for key in ("late_ns", "own_ns", "before_ns", "carried_ns", "median_ns")
     )
@@ -205,7 +207,7 @@ def _last_rank(source: Source) -> str:
     parts = sorted(
         (
             (before, "are from before the recording"),
-            (usual, "are also the median rank's"),
+            (usual, "are usual (the median rank is as late)"),
             (carried, "are left from earlier collectives"),
             (caused, "are its own"),
         ),

@@ -32,7 +32,7 @@ ADVICE = {
     "tensor.pin_memory().",
     "launch-bound": "The CPU is too slow here: launch fewer kernels (torch.compile, CUDA graphs, fused optimizers), do "
     "less in Python, or use larger batches.",
-    "not recorded": "The recording does not show what the GPU waited for: it worked on launches of before the "
+    "not recorded": "The recording does not show what the GPU waited for: it worked on launches from before the "
     "recording, nothing follows until the end, or calls were not recorded (record API calls and operators too).",
 }
 # Where in the program a thread was.

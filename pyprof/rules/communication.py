@@ -86,7 +86,7 @@ def comm_exposed(run: Run) -> Finding | None:
         advice = evenly if waiting > limit("R28.waiting") else faster
     return run.finding(
         f"{what} run for {run.time(total)}; {run.time(exposed, False)} of it, {percent(run.share(exposed))} of the "
-        f"time, is without any other kernel. {waits}",
+        f"time, while no other kernel runs. {waits}",
         advice,
         exposed,
         run.top(

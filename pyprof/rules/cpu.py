@@ -84,7 +84,9 @@ def cpu_float32(run: Run) -> Finding | None:
     if run.share(time) <= limit("R44.share"):
         return None
     lost = int(interrupted.sum()) // max(len(run.ids), 1)
-    more = f", and {run.time(lost)} more while interrupted, another finding" if lost else ""
+    more = (
+        f", and {run.time(lost)} more in interrupted calls, which have a finding of their own" if lost else ""
+    )
     cpu = cpus.of(run.facts)
     if isinstance(cpu, str):
         raise NeedsFacts(f"needs the peaks of the CPU, but {cpu}; record with pyprof")
@@ -203,9 +205,10 @@ def uneven_calls(run: Run) -> Finding | None:
     when = _when(run, slow) + ("" if run.cut else _first(slow))
     return run.finding(
         f"{len(slow):,} of {repeated:,} comparable calls of operators take {run.time(time)}, "
-        f"{percent(run.share(time))} of the time; at the usual speed of equal calls they would take "
-        f"{run.time(time - beyond, False)}. They are slow now and then, {when}. Most of it: {worst['kernel']} in "
-        f"{worst['path']}{line}, up to {duration(worst['longest'])} in place of {duration(worst['usual_ns'])}.",
+        f"{percent(run.share(time))} of the time; as long as the median of equal calls they would take "
+        f"{run.time(time - beyond, False)}. They are slow now and then, {when}. Most of that time is "
+        f"{worst['kernel']} in {worst['path']}{line}, up to {duration(worst['longest'])} in place of "
+        f"{duration(worst['usual_ns'])}.",
         "What interrupts them is not recorded: other processes, more threads than processors, memory that is touched "
         f"for the first time, or the clock. {_threads(run)}/usr/bin/time -v counts context switches and page faults of "
         "the program. Leave other work off the machine, give the program processors of its own (taskset) and as many "
@@ -228,8 +231,8 @@ def _first(slow: pd.DataFrame) -> str:
     first = int(slow["first"].sum())
     if not first:
         return ""
-    verb = "is the first of its equals" if first == 1 else "are the first of their equals"
-    return f" ({first:,} of them {verb}, and may be one-time work)"
+    verb = "is the first call of its kind" if first == 1 else "are the first calls of their kinds"
+    return f" ({first:,} of them {verb}, which may be one-time work: the saving leaves them out)"
 
 
 def _by_operator(run: Run, slow: pd.DataFrame) -> pd.DataFrame:

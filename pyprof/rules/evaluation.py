@@ -47,7 +47,9 @@ def apart(outcomes: Iterable[Outcome]) -> list[Outcome]:
         finding = outcome.finding
         other, text = _PART_OF.get(outcome.rule.id, ("", ""))
         if finding is not None and other in with_finding:
-            finding = finding._replace(problem=f"{finding.problem} This is part of {text}, another finding.")
+            finding = finding._replace(
+                problem=f"{finding.problem} This is part of {text}, which have a finding of their own."
+            )
         if finding is not None and outcome.rule.id == "R03":
             wait = str(finding.evidence[0].get("cause")) if finding.evidence else ""
             finding = None if with_finding.intersection(_WAITS.get(wait, ())) else finding

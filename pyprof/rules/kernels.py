@@ -173,7 +173,7 @@ def low_occupancy(run: Run) -> Finding | None:
         f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the time of kernels "
         "other than collectives.",
         "Give each kernel more work at once: a larger batch, several small tensors in one call, or two independent "
-        "parts on two streams. A reduction or product over a long dimension: split it.",
+        "parts on two streams. Split a reduction or a product over a long dimension.",
         run.on_device(saved),
         run.top(
             few, "time", operator="path", source="source", kernel="kernel", blocks="blocks", threads="threads",

@@ -60,11 +60,11 @@ def launch_bound(run: Run) -> Finding | None:
         fewer = _less_launches(run)
     rows = _by_operator(run, waits[waits["alone"]])
     if rows and rows[0]["operator"] in _ZEROING:
-        fewer = f"If that is zero_grad: zero_grad(set_to_none=True) launches nothing. {fewer}"
+        fewer = f"Where zero_grad calls it: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
         f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
         f"{percent(run.share(late))}.{_meanwhile(run, late)} There are {per_step:.0f} kernels{run.per_step}{which}; "
-        f"{cost}, and the median runs for {duration(middle)}.{_longest(rows)}",
+        f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
         late,
@@ -73,13 +73,16 @@ def launch_bound(run: Run) -> Finding | None:
     )
 
 
-def _longest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Name the operator before whose launches the GPU waits longest."""
+def _where(rows: Sequence[Mapping[str, Any]], waited: int) -> str:
+    """Name the operator before whose kernels the GPU waits longest, if that is a good part of `waited`."""
     if not rows or not isinstance(rows[0]["operator"], str):
         return ""
+    share = rows[0]["waited_ns"] / max(waited, 1)
+    if share < limit("R05.operator"):
+        return f" The waits are spread over the step: no operator has more than {percent(share)} of them."
     source = rows[0]["source"]
     at = f" ({source})" if isinstance(source, str) and source else ""
-    return f" It waits longest before {rows[0]['operator']}{at}."
+    return f" Of the waits, {percent(share)} are before kernels of {rows[0]['operator']}{at}."
 
 
 def _meanwhile(run: Run, late: int) -> str:
@@ -171,7 +174,7 @@ def small_kernels(run: Run) -> Finding | None:
     )
     grouped = grouped.join(run.operators[["name", "source"]])
     return run.finding(
-        f"{percent(short.mean())} of the kernels are shorter than {duration(limit('R06.short'))} and hold "
+        f"{percent(short.mean())} of the kernels are shorter than {duration(limit('R06.short'))} and take "
         f"{percent(durations[short].sum() / max(durations.sum(), 1))} of the kernels' time; launching them takes "
         f"{percent(run.share(run.scaled(api)))} of the CPU's time.",
         _less_launches(run)

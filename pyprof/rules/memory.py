@@ -19,7 +19,7 @@ _NO_PEAK = (
     "torch.profiler(profile_memory=True)"
 )
 
-_OF_PROGRAM = "torch's count since the program began"
+_OF_PROGRAM = "torch's counter since the start of the program"
 _OF_RECORDING = "the allocator's count in the recording"
 
 

@@ -72,7 +72,8 @@ def no_amp(run: Run) -> Finding | None:
     )
     saving = faster(run, single, new, 0.5)
     return run.finding(
-        f"Products in float32 without tensor cores take {run.time(time)}, {percent(run.share(time))} of the time{how}.",
+        f"Matrix products in float32 without tensor cores take {run.time(time)}, {percent(run.share(time))} of the "
+        f"time{how}.",
         f"{advice} Check that the loss still goes down as before.{_ASSUMED if saving is not None else ''}",
         saving,
         run.by_operator(single),
@@ -112,7 +113,8 @@ def no_tf32(run: Run) -> Finding | None:
         advice.append("without NVIDIA_TF32_OVERRIDE=0 in the environment")
     saving = faster(run, single, "tf32", 1.0)
     return run.finding(
-        f"Products in float32 take {run.time(time)}, {percent(run.share(time))} of the time, and TF32 is off for them.",
+        f"Matrix products in float32 take {run.time(time)}, {percent(run.share(time))} of the time, and TF32 is off "
+        "for them.",
         ", ".join(advice)
         + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
         f"most networks, not for solvers.{_ASSUMED if saving is not None else ''}",
@@ -151,7 +153,7 @@ def tc_missed(run: Run) -> Finding | None:
             )
         return None
     return run.finding(
-        f"Products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {run.time(time)}, "
+        f"Matrix products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {run.time(time)}, "
         f"{percent(run.share(time))} of the time.",
         "Make the innermost sizes (channels, features, head size) multiples of 8, of 16 for 8 bit types, tensors "
         "contiguous and aligned, convolutions channels_last; otherwise the library has no tensor-core kernel for "
@@ -258,7 +260,7 @@ def dtype_casts(run: Run) -> Finding | None:
     of = max(run.steps, 1) * max(len(run.ids), 1)
     count, every = (rows["calls"].sum() / of for rows in (casts, kernels))
     return run.finding(
-        f"Conversions between types take {percent(part)} of the kernels' time, "
+        f"Conversions between data types take {percent(part)} of the kernels' time, "
         f"{run.time(run.per_device(casts['gpu_ns'].sum()))}: {count:.0f} of {every:.0f} kernels{run.per_step}.",
         "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
         "in the type they are used in.",

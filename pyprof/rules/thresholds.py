@@ -27,6 +27,7 @@ LIMITS = {
     "R03.busy": Limit(0.50, "", "share in which the GPU is busy, below"),
     "R05.late": Limit(0.05, "", "share in which the GPU waits for a launch"),
     "R05.median": Limit(15_000, "ns", "median length of a kernel, below which fusing them is advised"),
+    "R05.operator": Limit(0.20, "", "share of the waits before kernels of one operator, from which it is named"),
     "R05.kernels": Limit(10, "kernels per step", "from which fusing them is advised"),
     "R06.short": Limit(5_000, "ns", "length of a short kernel, below"),
     "R06.launches": Limit(0.50, "", "share of short kernels among all launches"),

@@ -230,3 +230,25 @@ def test_waits_for_launches_say_what_the_cpu_did() -> None:
     )
     assert "(Python between operators, for example) for 300 us." in found.problem
     assert "The kernels are long enough" in found.advice  # 40 us each: fusing them saves little
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        # One wait of 5 us, eight of 6 and one of 46: 46 of 99.
+        (40_000, "Of the waits, 46.5 % are before kernels of zero_ (train.py:9)."),
+        # One of 5 us and nine of 6: 6 of 59.
+        (0, "The waits are spread over the step: no operator has more than 10.2 % of them."),
+    ],
+)
+def test_the_operator_with_most_of_the_waits_is_named(slow: int, words: str) -> None:
+    made = Small(steps=0)
+    start = 5_000
+    for number in range(10):
+        name, line = ("zero_", 9) if number == 5 else (f"mlp{number}", 0)
+        op = made.op(name, start - 2_000, start, line=line)
+        made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
+        start += 10_000 + (slow if number == 4 else 0)
+    found = outcome("R05", made).finding
+    assert found is not None
+    assert words in found.problem

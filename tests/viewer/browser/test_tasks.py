@@ -150,7 +150,8 @@ def test_which_rank_is_late(opened: Open, ranks: Asking):
     sentence = plain(page.find("[data-headline]").inner_text())
     assert (
         "rank2 is the straggler: last to arrive at 2 of 2 collectives, 400 µs behind the first rank in total: 200 µs "
-        "are its own, 200 µs are also the median rank's. 400 µs of it is at all_reduce" in sentence
+        "are its own, 200 µs are usual (the median rank is as late). 400 µs of it is at all_reduce"
+        in sentence
     )
     page.find("nav a:has-text('Workers')").click()
     page.settled()
