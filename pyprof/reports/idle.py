@@ -106,12 +106,8 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
             continue
         low, high = steps.window
         window = high - low - int(activity.paused.within(np.array([low]), np.array([high]))[0])
-        if _KEYS[group_by]:
-            stacks = Stacks()
-            table = _Walk(activity, stacks).sums(low, high)
-            table = table.drop(columns=list(_CODES)).join(place_texts(source.store, stacks.stack, table))
-        else:
-            table = _by_cause(activity, low, high)
+        sums = _by_place if _KEYS[group_by] else _by_cause
+        table = sums(source, activity, low, high)
         for device in activity.devices:
             own = table[table["device"] == device]
             rows.append(_sums(own, ["cause", *_KEYS[group_by]], activity.name, device, window))
@@ -145,7 +141,18 @@ class Stacks:
         return self._entries[number] if number >= 0 else Stack()
 
 
-def _by_cause(activity: Activity, low: int, high: int) -> pd.DataFrame:
+def _by_place(source: Source, activity: Activity, low: int, high: int) -> pd.DataFrame:
+    """Return sums by device, cause and place; both groupings by place are sums of them."""
+
+    def sums() -> pd.DataFrame:
+        stacks = Stacks()
+        table = _Walk(activity, stacks).sums(low, high)
+        return table.drop(columns=list(_CODES)).join(place_texts(source.store, stacks.stack, table))
+
+    return source.store.cached(("idle", source.aggregation.id, activity.worker), sums, small=True)
+
+
+def _by_cause(source: Source, activity: Activity, low: int, high: int) -> pd.DataFrame:
     """Return sums by device and cause."""
     waits = Waits(activity)
     tables = [_counted(np.empty(0, np.int64), device=0, cause=0)]
