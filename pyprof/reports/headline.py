@@ -204,15 +204,13 @@ def _last_rank(source: Source) -> str:
     )
     # A rank that only began later, or was late before, is not the one to be changed.
     what = "is the straggler: last to arrive" if 2 * caused >= behind - before else "arrives last"
-    parts = sorted(
-        (
-            (before, "are from before the recording"),
-            (usual, "are usual (the median rank is as late)"),
-            (carried, "are left from earlier collectives"),
-            (caused, "are its own"),
-        ),
-        reverse=True,
-    )
+    parts = [
+        (caused, "are its own"),
+        (before, "are from before the recording"),
+        (usual, "are usual (the median rank is as late)"),
+        (carried, "are left from earlier collectives"),
+    ]
+    parts.sort(key=lambda part: -part[0])
     texts = [f"{duration(time)} {text}" for time, text in parts if time]
     return (
         f"{most['worker']} {what} at {own['times_last']:,} of {own['collectives']:,} collectives, "

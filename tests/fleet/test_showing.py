@@ -113,7 +113,7 @@ def test_the_overview_names_the_late_rank_and_what_was_not_read(
     text = " ".join(said.out.split())
     sentence = headline.of_summary(whole.source())
     assert text.startswith(sentence)
-    assert "on 4 workers. rank2 is the straggler: last to arrive at" in sentence
+    assert "on 4 workers, not known to be steady. rank2 is the straggler: last to arrive at" in sentence
     assert "Most of its own is more time in the data loader: " in sentence
     assert "Not read: " in text
     assert "rank4.1700000000000.pt.trace.json" in said.out.replace("\n  ", "")
