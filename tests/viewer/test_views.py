@@ -597,6 +597,9 @@ def test_without_a_gpu(tmp_path):
         assert any("CPU" in note for note in found["notes"])
         own = session.load(path).report("detail")["gpu"].sum()
         assert sum(one["time"] for one in found["threads"]) == own
+        assert [one["share"] for one in found["threads"]] == [
+            100 * one["time"] / own for one in found["threads"]
+        ]
         assert not found["modules"]  # none was recorded
         assert not [one for one in client.json("/api/insights")["expert"] if "needs a GPU" in one["advice"]]
         for path_ in (
@@ -648,6 +651,9 @@ def test_modules_that_differ_in_numbers_are_one_row(tmp_path):
         (f"net.layers.{number}.up", 10 + number) for number in (3, 2, 1, 0)
     ]
     assert first["share"] == pytest.approx(100 * 46 / 53)
+    assert [one["share"] for one in first["members"]] == [
+        pytest.approx(100 * (10 + n) / 53) for n in (3, 2, 1, 0)
+    ]
     assert (second["name"], second["count"], second["members"]) == ("net.head1", 1, [])
 
 
