@@ -651,7 +651,8 @@ def test_pauses_are_hatched_and_said(opened: Open, copied: Callable[[], Path], p
         half = (begin + end) // 2
         start(page, **{"from": str(half), "to": str(high)})
         assert (
-            f"hatched: for {end - half} ns the recording was read" in page.find("[data-strip]").inner_text()
+            f"hatched: {end - half} ns in which PyProf read the recording"
+            in page.find("[data-strip]").inner_text()
         )
         start(page, **{"from": str(end), "to": str(high)})
         assert "hatched" not in page.find("[data-strip]").inner_text()
