@@ -2,10 +2,11 @@
 """Iterations: the ways to cut a run, and the choice among them when the user names none.
 
 The automatic cut is the first of these that the recording has: steps that the program marked (`p.step()`,
-ProfilerStep), steps of a server of language models, ranges of the user that are named like steps, the ends of
-Optimizer.step, the starts of a DataLoader's wait, the ends of the most regular operator. A key operator cuts as
-DLProf does: iteration 0 begins with the recording, each iteration ends where an execution of the key ends, and the
-remainder after the last one is one more iteration, a partial one.
+ProfilerStep), steps of a server of language models, ranges of the user that are named like steps, the turns of a
+training loop (`step_ends`), the starts of a DataLoader's waits, an outermost range that repeats, passes over a network
+(`repetition`). Else there are no steps. A key operator cuts as DLProf does: iteration 0 begins with the recording, each
+iteration ends where an execution of the key ends, and the remainder after the last one is one more iteration, a partial
+one.
 
 Bounds are those of the program on the host: an event belongs to the iteration in which it was launched. How long an
 iteration lasts follows from these events (`device_bounds`).
@@ -15,13 +16,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
+from pyprof.analysis import repetition, step_bounds
+from pyprof.analysis.host_log import HostLog
+from pyprof.analysis.step_ends import optimizer_ends
 from pyprof.errors import UsageError
 from pyprof.model import Ints
 from pyprof.serving import step_of
@@ -29,8 +32,6 @@ from pyprof.store.files import Store
 from pyprof.store.ids import first_id, worker_of
 from pyprof.store.kinds import HAS_LENGTH
 
-_MIN_EXECUTIONS = 3  # executions of an operator that can cut a run on its own
-_MAX_VARIATION = 0.5  # coefficient of variation of the gaps above which an operator is not regular
 _STEP_NAME = re.compile(r"\d+")
 
 
@@ -54,7 +55,7 @@ def automatic(store: Store) -> Iterations:
 
 def _automatic(store: Store) -> Iterations:
     methods: tuple[Callable[[Store], Iterations | None], ...] = (
-        _marks, _profiler_steps, _serving, _user_ranges, _optimizer, _data_loader, _regular,
+        _marks, _profiler_steps, _serving, _user_ranges, _optimizer, _data_loader, _outermost_range, _passes,
     )  # fmt: skip
     for method in methods:
         cut = method(store)
@@ -71,9 +72,17 @@ class Cut(NamedTuple):
     note: str
 
 
-_METHODS = ("marks", "ranges", "optimizer", "dataloader", "operator", "none")  # in the order of `_automatic`
+_METHODS = (
+    "marks",
+    "ranges",
+    "optimizer",
+    "dataloader",
+    "range",
+    "operator",
+    "none",
+)  # in the order of `_automatic`
 _PROFILER, _SERVER, _OPTIMIZER, _LOADER = (
-    "ranges ProfilerStep#", "a server's steps", "ends of Optimizer.step", "starts of the DataLoader's waits",
+    "ranges ProfilerStep#", "a server's steps", "updates by an optimizer", "starts of the DataLoader's waits",
 )  # fmt: skip
 _OF_RUN = {
     "optimizer": _OPTIMIZER,
@@ -122,23 +131,11 @@ def like(store: Store, cut: Cut) -> Iterations | None:
         out = _user_ranges(store, cut.note)
     elif cut.method == "dataloader":
         out = _data_loader(store, 1)
+    elif cut.method == "none":
+        out = whole(store)
     else:
-        out = _optimizer(store, 1) if cut.method == "optimizer" else _at_operator(store, cut)
-        # The ends of an operator cut every recording, one without any into one iteration.
-        none = np.empty(0, np.int64)
-        out = out or _by_ends(*cut, store, none, none)
+        out = _turns(store, cut.method, cut.note, _FINDERS[cut.method], 1)
     return _without_pauses(store, out) if out else None
-
-
-def _at_operator(store: Store, cut: Cut) -> Iterations | None:
-    if cut.method == "none":
-        return whole(store)
-    ops = store.columns(
-        "select id, end_ns from op where operator in (select min(id) from operator where name = ? and "
-        "unassociated = 0) order by id",
-        (cut.key,),
-    )
-    return _by_ends(*cut, store, worker_of(ops["id"].values), ops["end_ns"].values)
 
 
 def whole(store: Store) -> Iterations:
@@ -149,7 +146,6 @@ def whole(store: Store) -> Iterations:
         None,
         "no steps were found",
         {w: (np.array([a]), np.array([b])) for w, (a, b) in spans.items()},
-        False,
     )
 
 
@@ -281,40 +277,65 @@ def _from_starts(method: str, note: str, rows: Sequence[tuple[int, ...]]) -> Ite
     for worker in np.unique(table[:, 0]).tolist():
         own = table[table[:, 0] == worker]
         bounds[worker] = own[:, 1], np.r_[own[1:, 1], max(own[-1, 2], own[-1, 1])]
-    return _cut(method, None, note, bounds, False)
+    return _cut(method, None, note, bounds)
 
 
 def _optimizer(store: Store, at_least: int = 2) -> Iterations | None:
-    """Cut at the ends of Optimizer.step: of several optimizers the most frequent, on a tie the one that ends last."""
-    ops = store.columns(
-        """select op.id, op.operator, op.end_ns from op join operator on operator.id = op.operator
-           where operator.type like '%.step' and operator.phase = 3 order by op.id"""
-    )
-    worker, end, which = worker_of(ops["id"].values), ops["end_ns"].values, ops["operator"].values
-    if not len(worker):
-        ranges = store.columns(
-            """select range.id, range.text, range.start_ns + range.duration_ns as end_ns
-               from range join string on string.id = range.text
-               where string.text like 'Optimizer.step#%' order by range.id"""
-        )
-        worker, end, which = worker_of(ranges["id"].values), ranges["end_ns"].values, ranges["text"].values
-    if len(worker) < at_least:
+    return _turns(store, "optimizer", _OPTIMIZER, _FINDERS["optimizer"], at_least)
+
+
+def _outermost_range(store: Store) -> Iterations | None:
+    return _turns(store, "range", "range {!r}, which repeats", _FINDERS["range"])
+
+
+def _passes(store: Store) -> Iterations | None:
+    return _turns(store, "operator", "passes that begin with {}", _FINDERS["operator"])
+
+
+_Finder = Callable[[HostLog], tuple[str | None, Ints] | None]
+_FINDERS: dict[str, _Finder] = {
+    "optimizer": lambda log: (None, optimizer_ends(log)),
+    "range": repetition.range_ends,
+    "operator": repetition.pass_ends,
+}
+
+
+def _turns(store: Store, method: str, note: str, find: _Finder, at_least: int = 2) -> Iterations | None:
+    """Cut where `find` says that turns of a loop end, with a name of what repeats. A worker without any is one."""
+    bounds, incomplete, key = {}, set(), None
+    for worker, (first, last) in _spans(store).items():
+        log = HostLog(store, worker)
+        found = find(log)
+        if found is None or len(found[1]) < at_least:
+            bounds[worker] = np.array([first]), np.array([last])
+            continue
+        key = key or found[0]
+        steps = step_bounds.from_ends(log, np.unique(found[1]), last)
+        bounds[worker] = steps.start, steps.end
+        incomplete |= {worker} if steps.incomplete else set()
+        at_least = 1  # another worker of the same loop
+    if not any(len(start) >= 1 for worker, (start, _) in bounds.items()) or at_least > 1:
         return None
-    numbers = np.unique(which)
-    best = max(numbers.tolist(), key=lambda n: (int((which == n).sum()), int(end[which == n].max())))
-    selected = which == best
-    return _by_ends("optimizer", None, _OPTIMIZER, store, worker[selected], end[selected])
+    return _cut(method, key, note.format(key), bounds, incomplete)
 
 
 def _data_loader(store: Store, at_least: int = 2) -> Iterations | None:
-    rows = store.rows(
-        """select thread.worker, start_ns, start_ns + duration_ns
-           from dataloader join thread on thread.id = dataloader.thread order by thread.worker, start_ns"""
-    )
-    if len(rows) < at_least:
+    """Cut at the starts of waits for the data loader. A wait that no operator follows found the loader at its end."""
+    bounds = {}
+    for worker, (_, last) in _spans(store).items():
+        log = HostLog(store, worker)
+        start = log.waits.start
+        if not len(start):
+            continue
+        stop = np.r_[start[1:], max(last, int(log.waits.end[-1]))]
+        if len(log.executions.start):
+            computes = log.executions.start[log.operators.computes[log.executions.key]]
+            used = np.searchsorted(computes, start) < np.searchsorted(computes, stop)
+            start, stop = start[used], stop[used]
+        bounds[worker] = start, stop
+    if sum(len(start) for start, _ in bounds.values()) < at_least:
         return None
-    cut = _from_starts("dataloader", _LOADER, rows)
-    return _to_the_end(store, cut) if cut else None
+    return _cut("dataloader", None, _LOADER, bounds)
 
 
 def _to_the_end(store: Store, cut: Iterations) -> Iterations:
@@ -323,42 +344,6 @@ def _to_the_end(store: Store, cut: Iterations) -> Iterations:
     last = np.flatnonzero(np.r_[cut.worker[1:] != cut.worker[:-1], True])
     end[last] = [max(int(end[i]), ends[int(cut.worker[i])][1]) for i in last]
     return cut._replace(end=end)
-
-
-def _regular(store: Store) -> Iterations | None:
-    """Cut at the ends of the operator that executes at the most even intervals, over at least half of the run."""
-    ops = store.columns(
-        """select op.id, op.operator, op.end_ns from op join operator on operator.id = op.operator
-           where operator.unassociated = 0 order by op.id"""
-    )
-    if not len(ops["id"].values):
-        return None
-    worker = int(worker_of(ops["id"].values[0]))
-    own = (worker_of(ops["id"].values)) == worker
-    frame = pd.DataFrame({"operator": ops["operator"].values[own], "end": ops["end_ns"].values[own]})
-    frame["gap"] = frame.groupby("operator")["end"].diff()
-    stats = frame.groupby("operator").agg(
-        n=("end", "size"), first=("end", "min"), last=("end", "max"), mean=("gap", "mean"), std=("gap", "std")
-    )
-    start, end = _spans(store)[worker]
-    stats = stats[
-        (stats.n >= _MIN_EXECUTIONS)
-        & ((stats["last"] - stats["first"]) * 2 >= end - start)
-        & (stats["mean"] > 0)
-    ]
-    if not len(stats):
-        return None
-    spread = (stats["std"].fillna(0) / stats["mean"]).round(3)
-    least = spread.min()
-    if least > _MAX_VARIATION:
-        return None
-    key = int(stats[spread == least]["last"].idxmax())
-    name = store.rows("select name from operator where id = ?", (key,))[0][0]
-    selected = ops["operator"].values == key
-    return _by_ends(
-        "operator", name, f"ends of {name}, the most regular operator", store, worker_of(ops["id"].values[selected]),
-        ops["end_ns"].values[selected],
-    )  # fmt: skip
 
 
 def _by_ends(method: str, key: str | None, note: str, store: Store, worker: Ints, end: Ints) -> Iterations:
@@ -370,19 +355,23 @@ def _by_ends(method: str, key: str | None, note: str, store: Store, worker: Ints
         starts = np.r_[first, ends]
         keep = stops > starts
         bounds[number] = starts[keep], stops[keep]
-    return _cut(method, key, note, bounds, True)
+    several = {number for number, (starts, _) in bounds.items() if len(starts) > 1}
+    return _cut(method, key, note, bounds, several)
 
 
 def _cut(
-    method: str, key: str | None, note: str, bounds: dict[int, tuple[Ints, Ints]], trailing: bool
+    method: str,
+    key: str | None,
+    note: str,
+    bounds: dict[int, tuple[Ints, Ints]],
+    incomplete: Container[int] = (),
 ) -> Iterations:
-    """Return the iterations of all workers in one table. `trailing`: each worker's last iteration is partial."""
+    """Return the iterations of all workers in one table. `incomplete`: workers whose last iteration is partial."""
     columns: list[npt.NDArray[np.int64]] = []
     for worker, (start, end) in sorted(bounds.items()):
         n = len(start)
         partial = np.zeros(n, np.int64)
-        if trailing and n > 1:
-            partial[-1] = 1
+        partial[-1:] = worker in incomplete
         columns.append(
             np.column_stack([np.full(n, worker), np.arange(n), start, end, partial]).astype(np.int64)
         )

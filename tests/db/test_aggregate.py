@@ -70,13 +70,12 @@ def test_the_data_loader_cuts_at_its_starts(load: Load) -> None:
     assert (prof.steps["dataloader_ns"] > 0).all()
 
 
-def test_the_most_regular_operator_cuts_the_rest(load: Load) -> None:
+def test_passes_over_a_network_cut_the_rest(load: Load) -> None:
     prof = load("".join(body() for _ in range(5)))
-    assert method(prof)[0] == "operator"
-    assert prof.aggregation.key == "relu"  # both are as regular; it is the later one of the step
-    steps = prof.steps
-    assert steps["kernels"].tolist() == [2, 2, 2, 2, 2, 0]  # the end of the last kernel is a part of its own
-    assert steps["partial"].tolist() == [False] * 5 + [True]
+    assert method(prof) == ("operator", 5)
+    assert prof.aggregation.key == "linear"  # a pass begins with it
+    assert prof.steps["kernels"].tolist() == [2, 2, 2, 2, 2]
+    assert not prof.steps["partial"].any()
 
 
 def test_a_key_operator_is_found_by_name_id_and_type(load: Load) -> None:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One turn of a loop is one step, however the loop is written and recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torch.profiler import ProfilerActivity, profile
+
+import pyprof
+from tests.loops import LOOPS
+
+
+def found(path: Path) -> int:
+    """Return the number of steps in a recording, and check that they are complete."""
+    prof = pyprof.load(path)
+    if prof.aggregation.method == "none":
+        return 0
+    assert not prof.steps["partial"].any()
+    return len(prof.steps)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_steps_are_turns_in_own_recordings(name: str, tmp_path: Path) -> None:
+    run = LOOPS[name].make()
+    with pyprof.profile(tmp_path / "loop.sqlite"):
+        run()
+    with pyprof.profile(tmp_path / "all.sqlite"):
+        LOOPS[name].make()()
+    assert {file: found(tmp_path / file) for file in ("loop.sqlite", "all.sqlite")} == {
+        "loop.sqlite": LOOPS[name].steps,
+        "all.sqlite": LOOPS[name].steps,
+    }
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_steps_are_turns_in_traces(name: str, tmp_path: Path) -> None:
+    """With and without shapes, and with modules."""
+    steps = {}
+    for kind in ({}, {"record_shapes": True}, {"with_stack": True, "with_modules": True}):
+        run = LOOPS[name].make()
+        with profile(activities=[ProfilerActivity.CPU], **kind) as recorder:
+            run()
+        file = tmp_path / f"{len(steps)}.json"
+        recorder.export_chrome_trace(str(file))
+        steps[file.name] = found(file)
+    assert steps == dict.fromkeys(steps, LOOPS[name].steps)
