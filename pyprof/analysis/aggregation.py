@@ -20,6 +20,7 @@ from pyprof.analysis.concurrency import integral
 from pyprof.analysis.device_bounds import Bounds, Work, bounds
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.analysis.partition import Union, partition, pauses
+from pyprof.analysis.steady_state import write_steady
 from pyprof.analysis.timeline import Activity
 from pyprof.api_names import API_KINDS
 from pyprof.errors import UsageError
@@ -95,10 +96,12 @@ def aggregate(
             for name, columns in tables.items():
                 width = len(columns) + 1
                 connection.executemany(
-                    f"insert into {name} values ({','.join('?' * width)})",
+                    f"insert into {name} ({', '.join(['iteration_set', *columns])}) "
+                    f"values ({','.join('?' * width)})",
                     zip([number] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
                 )
             connection.execute("update iteration set cut_off = null where cut_off < 0")
+            write_steady(connection, number)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         identity = connection.execute(
             'insert into aggregation (iteration_set, "first", "last", created) values (?, ?, ?, ?)',

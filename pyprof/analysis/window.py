@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pyprof.analysis.aggregation import DEVICE_COLUMNS, Aggregation
 from pyprof.metrics import PARTS, Device, Window, Worker
+from pyprof.model import Ints
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.kinds import COMPUTES, IS_KERNEL, MOVES_MEMORY, ON_CPU, uses_tensor_cores
@@ -25,33 +26,36 @@ _EVENT_SUMS = (
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel_ns", "tc_ns", "cpu_ns", "gpu_ns", "overhead_ns", "idle_ns")
 
 
-def window(store: Store, aggregation: Aggregation, worker: int | None = None) -> Window:
-    """Return iterations `first` to `last` of all workers, or of one."""
+def window(
+    store: Store, aggregation: Aggregation, worker: int | None = None, numbers: Ints | None = None
+) -> Window:
+    """Return iterations `first` to `last` of all workers, or of one; `numbers`: those of them to take."""
+    where = _WHERE if numbers is None else f"{_WHERE} and number in ({', '.join(map(str, numbers.tolist()))})"
     within = {"set": aggregation.iteration_set, "first": aggregation.first, "last": aggregation.last,
               "worker": worker, "aggregation": aggregation.id}  # fmt: skip
-    workers = _workers(store, within)
+    workers = _workers(store, within, where)
     walls = {entry.number: entry.wall for entry in workers}
     facts = store.meta
     if not store.rows("select 1 from io limit 1"):
         facts["io"] = "none"
     if not reads.has_gpu(store):
         facts["gpu"] = "none"
-    return Window(workers, _devices(store, within, walls), _totals(store, within), facts)
+    return Window(workers, _devices(store, within, where, walls), _totals(store, within), facts)
 
 
 _WHERE = "iteration_set = :set and number between :first and :last and (:worker is null or worker = :worker)"
 
 
-def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
+def _workers(store: Store, within: dict[str, int | None], where: str) -> tuple[Worker, ...]:
     lengths: dict[int, list[int]] = {}
     for number, length in store.rows(
-        f"select worker, end_ns - start_ns - paused_ns from iteration where {_WHERE} order by worker, number",
+        f"select worker, end_ns - start_ns - paused_ns from iteration where {where} order by worker, number",
         within,
     ):
         lengths.setdefault(number, []).append(length)
     sums = ", ".join(f"sum({part}_ns)" for part in PARTS)
     parts = {row[0]: dict(zip(PARTS, row[1:])) for row in store.rows(
-        f"select worker, {sums} from iteration_part where {_WHERE} group by worker", within
+        f"select worker, {sums} from iteration_part where {where} group by worker", within
     )}  # fmt: skip
     names = reads.worker_names(store)
     return tuple(
@@ -60,10 +64,12 @@ def _workers(store: Store, within: dict[str, int | None]) -> tuple[Worker, ...]:
     )
 
 
-def _devices(store: Store, within: dict[str, int | None], walls: dict[int, int]) -> tuple[Device, ...]:
+def _devices(
+    store: Store, within: dict[str, int | None], where: str, walls: dict[int, int]
+) -> tuple[Device, ...]:
     sums = ", ".join(f"sum({name})" for name in DEVICE_COLUMNS)
     by_device = {row[:2]: dict(zip(DEVICE_COLUMNS, row[2:])) for row in store.rows(
-        f"select worker, device, {sums} from iteration_device where {_WHERE} group by worker, device", within
+        f"select worker, device, {sums} from iteration_device where {where} group by worker, device", within
     )}  # fmt: skip
     return tuple(
         Device(worker, number, walls[worker], by_device.get((worker, number), {}), name, events, sms)

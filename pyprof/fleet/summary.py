@@ -16,6 +16,7 @@ from contextlib import closing
 import pyarrow as pa
 
 from pyprof.analysis import rank_work
+from pyprof.analysis.steady_state import write_steady
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.store.write import dimensions, parts
@@ -91,7 +92,9 @@ def write(name: str, summary: bytes, meta: dict[str, str], lost: pa.Table, datab
 
 
 def _whole_run(connection: sqlite3.Connection) -> None:
-    """Aggregate all iterations: those of the recording with the most."""
+    """Aggregate all iterations: those of the recording with the most. What is steady is so on all ranks."""
+    for (number,) in connection.execute("select id from iteration_set").fetchall():
+        write_steady(connection, number)
     connection.execute(
         'update aggregation set "last" = (select max(number) from iteration where iteration_set = 1)'
     )

@@ -145,12 +145,12 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
         return {
             "step": {
                 "length_ns": step.length, "mean_of": step.number, "workers": step.workers,
+                "steps": step.used or "all used",
                 "parts_percent": _plain(dict(step.parts)), "gpu_busy_percent": step.busy,
             },
             "first_finding": best and {
                 "problem": best.problem, "saving_ns_per_step": best.saving, "share_percent": best.share
             },
-            "rows_are_sums_of_steps": facts.steps,
             "kernels" if facts.kernels else "operators": [_row(row) for row in facts.operators],
             "modules": [_row(row) for row in facts.modules],
             "coverage_percent": _plain(dict(facts.ledger)),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of the overview. Each is a cell of a report, or a sum or mean of one of its columns.
 
-Times are ns, shares percent; None is unknown. Operators and modules are those of all aggregated iterations, the step
-is one of the steady iterations, which the expert rules use as well.
+Times are ns, shares percent of a step; None is unknown. All are means over the same steady steps, of which the expert
+rules speak as well: a time is that of one step of one process.
 """
 
 from __future__ import annotations
@@ -30,28 +30,26 @@ _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^
 
 
 class Row(NamedTuple):
-    """An operator, kernel or module. `line`: the user's line with most of its time; `more`: the number of its other
-    lines."""
+    """An operator, kernel or module: its time and calls in a step. `line`: the user's line with most of its time;
+    `more`: the number of its other lines."""
 
     name: str
-    time: int
+    time: float
     share: float | None
-    calls: int | None
+    calls: float | None
     line: str | None = None
     more: int = 0
 
 
 class Figures(NamedTuple):
-    """Content of the overview. `kernels`: `operators` are kernels, since the recording has no operators. `steps`: the
-    number of iterations summed in operators and modules, None without any. `best`: None if no rule found anything;
-    `evaluated`: the number of rules that could be evaluated."""
+    """Content of the overview. `kernels`: `operators` are kernels, since the recording has no operators. `best`: None
+    if no rule found anything; `evaluated`: the number of rules that could be evaluated."""
 
     gpu: bool
     step: Step
     kernels: bool
     operators: tuple[Row, ...]
     modules: tuple[Row, ...]
-    steps: int | None
     ledger: tuple[tuple[str, float | None], ...]
     best: Best | None
     evaluated: int
@@ -64,17 +62,17 @@ def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
     """Return all figures of the overview. `outcomes`: of the rules, where they are known already. Raises
     PyProfError."""
     run = Run(source)
-    operators, kernels = _operators(source)
-    aggregation = source.aggregation
+    step = mean_step(source, run)
+    scale = _Scale(step.number or step.workers or 1, step.length)
+    kernels = not reads.has_operators(source.store)
     rank, ranks = _ranks(run)
     outcomes = evaluate(source) if outcomes is None else outcomes
     return Figures(
         gpu=source.gpu,
-        step=mean_step(source, run),
+        step=step,
         kernels=kernels,
-        operators=operators,
-        modules=_modules(source),
-        steps=aggregation.last - aggregation.first + 1 if run.cut else None,
+        operators=_kernels(run, scale) if kernels else _operators(run, scale),
+        modules=_modules(run, scale),
         ledger=_ledger(source),
         best=best_finding(outcomes, run),
         evaluated=sum(outcome.needs is None for outcome in outcomes),
@@ -84,29 +82,50 @@ def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
     )
 
 
-def _operators(source: Source) -> tuple[tuple[Row, ...], bool]:
-    """Return the operator types with the most time; kernels if no operator was recorded."""
-    types, details = find("op_type").table(source), find("detail").table(source)
-    total = int(types["gpu"].sum())
-    if not reads.has_operators(source.store):
-        kernels = find("kernel_summary").table(source).head(TOP)
-        named = zip(kernels["name"], kernels["total_ns"], kernels["calls"])
-        return tuple(Row(short_name(n), int(t), share(int(t), total), int(c)) for n, t, c in named), True
+class _Scale(NamedTuple):
+    """What sums over the steps of all processes are divided by, and the length of a step."""
+
+    steps: int
+    length: float | None
+
+    def row(
+        self, name: str, time: int, calls: int | None = None, line: str | None = None, more: int = 0
+    ) -> Row:
+        mean = time / self.steps
+        of_step = 100 * mean / self.length if self.length else None
+        return Row(name, mean, of_step, None if calls is None else calls / self.steps, line, more)
+
+
+def _largest(table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Return the keys with the most time, and their sums."""
+    sums = table.groupby(by)[["gpu_ns", "calls"]].sum()
+    return sums[sums["gpu_ns"] > 0].sort_values("gpu_ns", ascending=False, kind="stable").head(TOP)
+
+
+def _kernels(run: Run, scale: _Scale) -> tuple[Row, ...]:
+    """Return the kernels with the most time."""
+    return tuple(
+        scale.row(short_name(str(name)), int(time), int(calls))
+        for name, time, calls in _largest(run.kernels, "kernel").itertuples()
+    )
+
+
+def _operators(run: Run, scale: _Scale) -> tuple[Row, ...]:
+    """Return the operator types with the most time."""
     rows = []
-    largest = types.loc[types["gpu"] > 0, ["type", "gpu", "calls"]].head(TOP)
-    for kind, time, calls in largest.itertuples(index=False):
-        line, other_lines = _line(details[details["type"] == kind])
-        rows.append(Row(kind, int(time), share(int(time), total), int(calls), line, other_lines))
-    return tuple(rows), False
+    for kind, time, calls in _largest(run.ops, "type").itertuples():
+        line, other_lines = _line(run.ops[run.ops["type"] == kind])
+        rows.append(scale.row(str(kind), int(time), int(calls), line, other_lines))
+    return tuple(rows)
 
 
 def _line(operators: pd.DataFrame) -> tuple[str | None, int]:
     """Return the user's line with the most time of some operators, and the number of others."""
     times: Counter[str] = Counter()
-    for stack, time in zip(operators["stack"], operators["gpu"]):
+    for stack, time in zip(operators["frames"], operators["gpu_ns"]):
         line = user_line(stack)
         if line is not None:
-            times[line] += 0 if pd.isna(time) else int(time)
+            times[line] += int(time)
     return (times.most_common(1)[0][0], len(times) - 1) if times else (None, 0)
 
 
@@ -122,19 +141,13 @@ def user_line(stack: Any) -> str | None:
     return candidates[-1] if candidates else None
 
 
-def _modules(source: Source) -> tuple[Row, ...]:
+def _modules(run: Run, scale: _Scale) -> tuple[Row, ...]:
     """Return the modules with the most time of their own, in the operators' unit; everything outside modules counts as
     one, named "". Empty if no module was recorded."""
-    table, details = find("module").table(source), find("detail").table(source)
+    table = run.ops.assign(module=run.ops["module"].fillna(""))
     if not (table["module"] != "").any():
         return ()
-    times = details.groupby(details["module"].fillna(""))["gpu"].sum()
-    total = int(times.sum())
-    calls = dict(zip(table["module"], table["occurrences"]))
-    largest = times[times > 0].sort_values(ascending=False, kind="stable").head(TOP)
-    return tuple(
-        Row(str(name), int(time), share(int(time), total), int(calls[name])) for name, time in largest.items()
-    )
+    return tuple(scale.row(str(name), int(time)) for name, time, _ in _largest(table, "module").itertuples())
 
 
 def _ledger(source: Source) -> tuple[tuple[str, float | None], ...]:

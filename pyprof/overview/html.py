@@ -54,9 +54,11 @@ class Overview:
             _bar(one.step),
             '<div style="display:flex;flex-wrap:wrap;gap:0 2.5em">',
             _table(unit, one.operators, lines_too=not one.kernels),
-            _table("Module (own time)", one.modules) if one.modules else "<div>Module na: not recorded</div>",
+            _table("Module (own time)", one.modules, calls=False)
+            if one.modules
+            else "<div>Module na: not recorded</div>",
             "</div>",
-            *([f"<div>Sums of {sums}.</div>"] if (sums := lines.summed(one)) else []),
+            *([f"<div>{_text(one.step.used)}</div>"] if one.step.used else []),
             f"<div>{_text(lines.finding_text(one))}</div>",
             f'<div style="opacity:.75">{_text(lines.ledger(one))}</div>',
         ]
@@ -117,16 +119,16 @@ def _bar(step: Step) -> str:
     )
 
 
-def _table(heading: str, rows: Sequence[Row], lines_too: bool = False) -> str:
+def _table(heading: str, rows: Sequence[Row], lines_too: bool = False, calls: bool = True) -> str:
     """Return a table of operators, kernels or modules; `lines_too`: with the line of the program."""
-    headings = [heading, "Share", "Time", "Calls", *(["Line"] if lines_too else [])]
+    headings = [heading, "Share", "Time", *(["Calls"] if calls else []), *(["Line"] if lines_too else [])]
     body = "".join(
         _row(
             [
                 row.name or "(none)",
                 "na" if row.share is None else f"{row.share:.1f} %",
                 duration(row.time),
-                "na" if row.calls is None else f"{row.calls:,}",
+                *([lines.count(row.calls)] if calls else []),
                 *([lines.place(row)] if lines_too else []),
             ],
             "td",

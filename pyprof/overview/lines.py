@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the overview as lines of text: at most 15, none wider than the terminal.
+"""The figures of the overview as lines of text: at most 16, none wider than the terminal.
 
 Names come from the recorded program and may be hostile: control and invisible characters are escaped. A text that
 does not fit loses its middle.
@@ -26,7 +26,7 @@ from pyprof.store import fleet_folder
 from pyprof.terminal import visible
 from pyprof.units import duration
 
-MOST = 15
+MOST = 16
 NOTHING = "Step na: nothing was recorded."
 NARROW = 60
 _PARTS = {
@@ -87,14 +87,15 @@ def _step(overview: Figures, width: int) -> list[str]:
     if step.busy is not None:
         busy, idle = round_shares([step.busy, 100 - step.busy])
         head += f"; GPU busy {busy} %, idle {idle} %"
+    used = wrap(step.used, width, 2) if step.used else []
     if step.busy is None:
-        return [*wrap(head, width, 2), *_parts(step.parts, width, "")]
+        return [*wrap(head, width, 2), *used, *_parts(step.parts, width, "")]
     work = [part for part in step.parts if part[0] in PHASES]
     causes = sorted((part for part in step.parts if part[0] not in PHASES), key=lambda part: -part[1])
     small = sum(share for _, share in causes if share < _LEAST)
     causes = [part for part in causes if part[1] >= _LEAST] + [("other", small)] * (small >= 0.05)
     groups = [*_parts(work, width, "busy: "), *_parts(causes, width, "idle: ")]
-    return [*wrap(head, width, 2), *groups]
+    return [*wrap(head, width, 2), *used, *groups]
 
 
 def _parts(parts: Sequence[tuple[str, float]], width: int, title: str) -> list[str]:
@@ -162,7 +163,7 @@ def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
     widths = _widths(escaped, width)
     for column, wide in zip(escaped, widths):
         if cell_len(column.cells[0]) > wide:
-            column.cells[0] = column.cells[0].partition(" (")[0]  # the heading without "(6 steps)"
+            column.cells[0] = column.cells[0].partition(" (")[0]  # the heading without "(own time)"
     out = []
     for row in range(height):
         cells = [
@@ -172,27 +173,27 @@ def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
     return out
 
 
-def summed(overview: Figures) -> str:
-    """Return of what the times of operators and modules are sums; "" for one step of one process."""
-    steps = f"{overview.steps} steps" if (overview.steps or 0) > 1 else ""
-    return " of ".join(filter(None, [steps, overview.step.whose]))
+def count(calls: float | None) -> str:
+    """Return the calls in a step, with one digit where not each step has the same number.
+
+    >>> count(1200.0), count(2.5), count(0.04), count(None)
+    ('1,200', '2.5', '<0.1', 'na')
+    """
+    if calls is None:
+        return "na"
+    if 0 < calls < 0.1:
+        return "<0.1"
+    return f"{calls:,.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:,.1f}"
 
 
 def _operators(overview: Figures, width: int) -> list[_Column]:
-    whole = summed(overview)
-    heading = (
-        f"{'Kernel' if overview.kernels else 'Operator'}{f' ({whole})' if whole and width >= _TIMES else ''}"
-    )
+    heading = "Kernel" if overview.kernels else "Operator"
     out = [
         _Column([heading, *(row.name for row in overview.operators)], 0.5),
         *_numbers(overview.operators, width),
     ]
     if width >= _CALLS:
-        out.append(
-            _Column(
-                ["Calls", *("na" if row.calls is None else f"{row.calls:,}" for row in overview.operators)]
-            )
-        )
+        out.append(_Column(["Calls", *(count(row.calls) for row in overview.operators)]))
     return out if overview.kernels else [*out, _Column(["Line", *map(place, overview.operators)], 0.0)]
 
 
@@ -269,7 +270,7 @@ def finding_text(overview: Figures, encoding: str = "utf-8") -> str:
 
 
 def _per(overview: Figures) -> str:
-    return " a step" if overview.steps is not None else ""
+    return " a step" if overview.step.number is not None else ""
 
 
 def _next(overview: Figures, path: str, width: int, encoding: str) -> list[str]:

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import activities
+from pyprof.analysis.device_steps import activities, marked_numbers
 from pyprof.analysis.source import Source
+from pyprof.analysis.steady_state import UNEVEN
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
@@ -23,6 +27,7 @@ IN_PART = {
     "kernels": "in kernels and copies", "communication": "in other collectives", "dataloader": "in the data loader",
     "launch": "in API calls", "host": "in host operators", "other": "outside operators",
 }  # fmt: skip
+USED = "used"
 PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
 
 
@@ -31,7 +36,8 @@ class Step(NamedTuple):
     with `spans` recordings if these are more.
     `parts`: name and share in percent of those that are not 0, 100 % together; on a GPU `busy` is the share in which it
     works. `first` and `last`: their numbers in the report step_time. `sums`: name and sum of each of its times over
-    these steps, in ns. `steady`: whether they are of about equal length; else they are all steps."""
+    these steps, in ns. `steady`: whether they are of about equal length; else they are all steps. `used`: which of the
+    recorded steps they are, and why not the others; empty if they are all."""
 
     length: float | None
     number: int | None
@@ -43,6 +49,7 @@ class Step(NamedTuple):
     sums: tuple[tuple[str, int], ...] = ()
     steady: bool = False
     spans: int = 0
+    used: str = ""
 
     @property
     def whose(self) -> str:
@@ -129,10 +136,9 @@ def _recorded(source: Source, table: pd.DataFrame) -> tuple[int, int]:
 
 
 def _steady(table: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the rows of step_time of the steady steps, or of all if there are none."""
+    """Return the rows of step_time of the steady steps."""
     number = table.groupby("worker").cumcount() + run.source.aggregation.first
-    steady = table[number.between(*run.steady) & ~table["partial"].fillna(False)]
-    return steady if len(steady) else table
+    return table[number.isin(run.numbers)]
 
 
 def late_rank(source: Source) -> str:
@@ -242,7 +248,39 @@ def mean_step(source: Source, run: Run) -> Step:
         last=numbers[1],
         sums=tuple(sums.items()),
         steady=run.is_steady,
+        used=used_steps(source, run) if run.cut else "",
     )
+
+
+def used_steps(source: Source, run: Run) -> str:
+    """Return which steps means are taken of, and why not of the others; "" if of all."""
+    window = source.aggregation
+    rows = source.store.rows(
+        """select worker, number, why from iteration where iteration_set = ? and number between ? and ?
+           and (? is null or worker = ?) group by number order by number""",
+        (window.iteration_set, window.first, window.last, source.worker, source.worker),
+    )
+    used = set(run.numbers.tolist())
+    if len(used) == len(rows):
+        return ""
+    numbers = marked_numbers(source, rows[0][0], np.array([row[1] for row in rows], np.int64)).tolist()
+    reasons = [USED if row[1] in used else row[2] or UNEVEN for row in rows]
+    return f"{len(rows)} steps: {describe_steps(numbers, reasons)}"
+
+
+def describe_steps(numbers: Sequence[int], reasons: Sequence[str]) -> str:
+    """Return the numbers of steps by reason, the used ones first.
+
+    >>> describe_steps(range(9), ["warm-up"] * 2 + ["used"] * 3 + ["long"] + ["used"] * 2 + ["incomplete"])
+    '2 to 4, 6 and 7 used; 0 and 1 warm-up, 5 long, 8 incomplete'
+    """
+    texts: dict[str, list[str]] = {USED: []}
+    for reason, group in groupby(zip(numbers, reasons), key=lambda pair: pair[1]):
+        own = [number for number, _ in group]
+        between = " and " if len(own) == 2 else " to "
+        texts.setdefault(reason, []).append(f"{own[0]}{between}{own[-1]}" if len(own) > 1 else str(own[0]))
+    parts = [f"{', '.join(found)} {reason}" for reason, found in texts.items() if found]
+    return "; ".join([parts[0], ", ".join(parts[1:])] if parts[1:] else parts)
 
 
 def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:

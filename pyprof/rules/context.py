@@ -17,7 +17,7 @@ import pandas as pd
 
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import steady
+from pyprof.analysis.steady_state import LEAST_STEADY, spread
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
 from pyprof.model import KERNEL, OPERATOR, Ints
@@ -49,39 +49,36 @@ class Run(SteadySteps):
     # --- the window
 
     @cached_property
-    def steady(self) -> tuple[int, int]:
-        """First and last of the steady iterations.
-
-        If those within a twentieth are less than half of all, the threshold of R02 applies instead; without any, all
-        whole iterations count.
-        """
-        lengths = self.lengths
-        if not len(lengths):
-            return self.source.aggregation.first, self.source.aggregation.last
-        first, last = self._stretch or (0, len(lengths) - 1)
-        return int(lengths.index[first]), int(lengths.index[last])
+    def numbers(self) -> Ints:
+        """Numbers of the iterations of the aggregation that means are taken of: the steady ones, or without any all
+        whole ones, or all."""
+        rows = self._iterations
+        for chosen in ([n for n, _, _, steady in rows if steady], [n for n, _, whole, _ in rows if whole]):
+            if chosen:
+                return np.array(chosen, np.int64)
+        return np.array([row[0] for row in rows], np.int64)
 
     @property
+    def steady(self) -> tuple[int, int]:
+        """First and last of these."""
+        if not len(self.numbers):
+            return self.source.aggregation.first, self.source.aggregation.last
+        return int(self.numbers[0]), int(self.numbers[-1])
+
+    @cached_property
     def is_steady(self) -> bool:
         """True if these iterations are of about equal length; else they are all that there are, or too few to tell."""
-        return self._stretch is not None
+        varies = spread(self.lengths.reindex(self.numbers).dropna().to_numpy(np.float64))
+        return len(self.numbers) >= LEAST_STEADY and varies is not None and varies <= limit("R02.spread")
 
     @cached_property
-    def _stretch(self) -> tuple[int, int] | None:
-        values = self.lengths.to_numpy(np.int64)
-        stretch = steady(values)
-        if stretch is None or 2 * (stretch[1] - stretch[0] + 1) < len(values):
-            stretch = steady(values, limit("R02.spread"))
-        return stretch
-
-    @cached_property
-    def lengths(self) -> pd.Series[int]:
-        """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
+    def _iterations(self) -> list[tuple[int, int, int, int]]:
+        """Number, length on the slowest worker, whether it is whole, and steady, of each iteration."""
         aggregation = self.source.aggregation
-        rows = self.store.rows(
-            """select number, max(end_ns - start_ns - paused_ns) from iteration
+        return self.store.rows(
+            """select number, max(end_ns - start_ns - paused_ns), max(partial) = 0, min(steady) = 1 from iteration
                where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-               group by number having max(partial) = 0 order by number""",
+               group by number order by number""",
             (
                 aggregation.iteration_set,
                 aggregation.first,
@@ -90,22 +87,22 @@ class Run(SteadySteps):
                 self.source.worker,
             ),
         )
-        return pd.Series(dict(rows), dtype=np.int64)
+
+    @cached_property
+    def lengths(self) -> pd.Series[int]:
+        """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
+        return pd.Series({n: length for n, length, whole, _ in self._iterations if whole}, dtype=np.int64)
 
     @cached_property
     def window(self) -> Window:
-        """The steady iterations as the input of metrics; its totals are those of the whole aggregation."""
-        first, last = self.steady
-        return window(
-            self.store, self.source.aggregation._replace(first=first, last=last), self.source.worker
-        )
+        """These iterations as the input of metrics; its totals are those of the whole aggregation."""
+        return window(self.store, self.source.aggregation, self.source.worker, self.numbers)
 
     @cached_property
     def wall(self) -> int:
         """Length of the steady steps in ns, mean over the workers: that of the step-time report, in which a step lasts
         until what it launched has ended."""
-        first, last = (number - self.source.aggregation.first for number in self.steady)
-        lengths = [steps.length(activity)[first : last + 1] for activity, steps in activities(self.source)]
+        lengths = [steps.length(activity)[self.among(steps)] for activity, steps in activities(self.source)]
         return int(fmean(int(length.sum()) for length in lengths)) if lengths else 0
 
     @cached_property
@@ -119,15 +116,33 @@ class Run(SteadySteps):
 
     @cached_property
     def ids(self) -> list[tuple[int, int, int, int, int, int, int]]:
-        """Per worker: number, start and end on the host, then the bounds of its events and of its ops."""
-        first, last = self.steady
-        return self.store.rows(
-            """select worker, min(host_start_ns), max(host_end_ns), min(first_event), max(last_event), min(first_op),
-                      max(last_op)
-               from iteration where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-               group by worker order by worker""",
-            (self.source.aggregation.iteration_set, first, last, self.source.worker, self.source.worker),
-        )
+        """Per worker and consecutive steady iterations: number of the worker, start and end on the host, then the
+        bounds of its events and of its ops."""
+        if not len(self.numbers):
+            return []
+        runs = np.split(self.numbers, np.flatnonzero(np.diff(self.numbers) > 1) + 1)
+        return [
+            row
+            for run in runs
+            for row in self.store.rows(
+                """select worker, min(host_start_ns), max(host_end_ns), min(first_event), max(last_event),
+                          min(first_op), max(last_op)
+                   from iteration where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+                   group by worker order by worker""",
+                (
+                    self.source.aggregation.iteration_set,
+                    int(run[0]),
+                    int(run[-1]),
+                    self.source.worker,
+                    self.source.worker,
+                ),
+            )
+        ]
+
+    @property
+    def workers(self) -> int:
+        """The number of workers with steady iterations, at least 1."""
+        return max(len({row[0] for row in self.ids}), 1)
 
     # --- facts and hardware
 
@@ -228,6 +243,7 @@ class Run(SteadySteps):
             "name",
             "type",
             "mod",
+            "module",
             "direction",
             "phase",
             "params",
@@ -240,7 +256,7 @@ class Run(SteadySteps):
                 from operator o left join stack k on k.id = o.stack order by o.id"""
         )
         frame = pd.DataFrame(rows, columns=["id", *names, "unassociated", "frames"]).set_index("id")
-        frame["source"] = [text.rpartition("\n")[2] or None if text else None for text in frame.pop("frames")]
+        frame["source"] = [text.rpartition("\n")[2] or None if text else None for text in frame["frames"]]
         return frame
 
     @cached_property
@@ -309,9 +325,10 @@ class Run(SteadySteps):
 
     @cached_property
     def samples(self) -> list[Sample]:
-        return [
-            read(self.store, row, len(self.ids), self.source.aggregation.iteration_set) for row in self.ids
-        ]
+        """One of each worker, of its most consecutive iterations."""
+        longest = {row[0]: row for row in sorted(self.ids, key=lambda row: row[2] - row[1])}
+        cut = self.source.aggregation.iteration_set
+        return [read(self.store, longest[worker], self.workers, cut) for worker in sorted(longest)]
 
     def events(self, names: Sequence[str], select: Callable[[Sample], Ints]) -> pd.DataFrame:
         """Return columns of the events of all samples at the places that `select` returns."""
@@ -344,7 +361,7 @@ class Run(SteadySteps):
 
     def scaled(self, length: float) -> int:
         """Scale a sum of lengths on one thread per worker from the sample to the whole window, of one worker."""
-        return int(length / self._part / len(self.ids)) if self.samples else 0
+        return int(length / self._part / self.workers) if self.samples else 0
 
     def on_device(self, length: float) -> int:
         """Scale lengths on devices, of which a worker may have several."""

@@ -27,7 +27,7 @@ def _operators(run: Run) -> pd.DataFrame | None:
 
 
 def _per_worker(run: Run, ops: pd.DataFrame) -> int:
-    return min(int(ops["cpu_ns"].sum()) // max(len(run.ids), 1), run.wall)
+    return min(int(ops["cpu_ns"].sum()) // run.workers, run.wall)
 
 
 def _top(run: Run, ops: pd.DataFrame) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def _interrupted(run: Run) -> pd.Series[int]:
     slow = _single(
         slow.join(run.operators[["dtype", "name"]].rename(columns={"name": "path"}), on="operator")
     )
-    sums = {path: run.scaled(excess(rows)) * len(run.ids) for path, rows in slow.groupby("path")}
+    sums = {path: run.scaled(excess(rows)) * run.workers for path, rows in slow.groupby("path")}
     return pd.Series(sums, dtype=np.int64)
 
 
@@ -80,10 +80,10 @@ def cpu_float32(run: Run) -> Finding | None:
         return None
     single, interrupted = _products(run), _interrupted(run)
     single["gpu_ns"] -= interrupted.reindex(single["path"], fill_value=0).to_numpy()
-    time = min(int(single["gpu_ns"].sum()) // max(len(run.ids), 1), run.wall)
+    time = min(int(single["gpu_ns"].sum()) // run.workers, run.wall)
     if run.share(time) <= limit("R44.share"):
         return None
-    lost = int(interrupted.sum()) // max(len(run.ids), 1)
+    lost = int(interrupted.sum()) // run.workers
     more = (
         f", and {run.time(lost)} more in interrupted calls, which have a finding of their own" if lost else ""
     )
@@ -131,7 +131,7 @@ def cpu_threads(run: Run) -> Finding | None:
             ("cpu.cores", "the number of cores"),
         )
     )
-    own = max(min(usable, cores) // max(len(run.ids), 1), 1)
+    own = max(min(usable, cores) // run.workers, 1)
     many = count > usable
     if not many and count >= limit("R45.cores") * own:
         return None
@@ -160,7 +160,7 @@ def cpu_short_operators(run: Run) -> Finding | None:
     if ops is None:
         return None
     short = ops[ops["cpu_ns"] < limit("R46.length") * ops["calls"]]
-    time, calls = _per_worker(run, short), int(short["calls"].sum()) // max(len(run.ids), 1)
+    time, calls = _per_worker(run, short), int(short["calls"].sum()) // run.workers
     per_step = calls / max(run.steps, 1)
     if run.share(time) <= limit("R46.share") or per_step < limit("R46.calls"):
         return None
@@ -224,7 +224,7 @@ def uneven_calls(run: Run) -> Finding | None:
 
 
 def _in_operators(run: Run) -> int:
-    return int(run.operator_events["gpu_ns"].sum()) // max(len(run.ids), 1)
+    return int(run.operator_events["gpu_ns"].sum()) // run.workers
 
 
 def _first(slow: pd.DataFrame) -> str:

@@ -44,7 +44,7 @@ def launch_bound(run: Run) -> Finding | None:
     if run.share(late) <= limit("R05.late"):
         return None
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
-    per_step = int(run.kernels["calls"].sum()) / max(run.steps * max(len(run.ids), 1), 1)
+    per_step = int(run.kernels["calls"].sum()) / max(run.steps * run.workers, 1)
     own = per_step * len(durations) / (len(durations) + replayed)
     which = f", {own:.0f} of them with a recorded launch of their own" if replayed else ""
     cost = f"launching {'these' if replayed else 'them'} takes {run.time(run.scaled(int(launches.sum())), False)}"

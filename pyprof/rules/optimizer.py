@@ -38,7 +38,7 @@ def unfused_optimizer(run: Run) -> Finding | None:
         return None
     calls = int(steps["calls"].sum())
     launches = int(steps["kernels"].sum()) / max(calls, 1)
-    cpu, gpu = int(steps["cpu_ns"].sum()) // max(len(run.ids), 1), run.per_device(steps["gpu_ns"].sum())
+    cpu, gpu = int(steps["cpu_ns"].sum()) // run.workers, run.per_device(steps["gpu_ns"].sum())
     share = run.share(max(cpu, gpu))
     if "yes" in _values(run, "fused"):
         return None

@@ -257,7 +257,7 @@ def dtype_casts(run: Run) -> Finding | None:
     part = float(casts["gpu_ns"].sum()) / run.kernel_time
     if part <= limit("R16.share"):
         return None
-    of = max(run.steps, 1) * max(len(run.ids), 1)
+    of = max(run.steps, 1) * run.workers
     count, every = (rows["calls"].sum() / of for rows in (casts, kernels))
     return run.finding(
         f"Conversions between data types take {percent(part)} of the kernels' time, "

@@ -11,13 +11,13 @@ from statistics import fmean
 
 import numpy as np
 
-from pyprof.analysis.device_steps import activities, device_steps
+from pyprof.analysis.device_steps import Steps, activities, device_steps
 from pyprof.analysis.idle_gaps import gaps
-from pyprof.analysis.partition import partition
+from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import Source
 from pyprof.analysis.step_phases import IDLE, phases
 from pyprof.analysis.timeline import Activity
-from pyprof.model import Ints
+from pyprof.model import Bools, Ints
 
 
 class SteadySteps(ABC):
@@ -27,8 +27,12 @@ class SteadySteps(ABC):
 
     @property
     @abstractmethod
-    def steady(self) -> tuple[int, int]:
-        """First and last of the steady iterations."""
+    def numbers(self) -> Ints:
+        """Numbers of the steady iterations."""
+
+    def among(self, steps: Steps) -> Bools:
+        """Return which of a worker's steps are steady."""
+        return np.isin(np.arange(len(steps.start)) + self.source.aggregation.first, self.numbers)
 
     @property
     def cut(self) -> bool:
@@ -38,10 +42,10 @@ class SteadySteps(ABC):
     @cached_property
     def _every(self) -> list[tuple[Activity, Ints, Ints]]:
         """Starts and ends of the steady steps of each worker: those of the report step_time."""
-        first, last = (number - self.source.aggregation.first for number in self.steady)
         return [
-            (activity, steps.start[first : last + 1], steps.end[first : last + 1])
+            (activity, steps.start[among], steps.end[among])
             for activity, steps in activities(self.source)
+            for among in [self.among(steps)]
         ]
 
     @property
@@ -49,11 +53,20 @@ class SteadySteps(ABC):
         """Those of each worker that used a device."""
         return [one for one in self._every if one[0].devices and len(one[1])]
 
-    def _bounds(self, activity: Activity, start: Ints, end: Ints) -> tuple[int, int]:
-        """Return the time in which idle time counts: without steps from the first event, for what comes before is the
+    def _first(self, activity: Activity, start: Ints) -> int:
+        """Return the time from which idle time counts: without steps from the first event, for what comes before is the
         program's start."""
-        low, high = int(start[0]), int(end[-1])
-        return low if self.cut else max(low, int(activity.start.min())), high
+        return int(start[0]) if self.cut else max(int(start[0]), int(activity.start.min()))
+
+    def _gaps(self, activity: Activity, start: Ints, end: Ints) -> dict[str, tuple[Ints, Ints]]:
+        """Return idle time in the steps of a worker, by cause."""
+        first = self._first(activity, start)
+        own = Union(np.r_[first, start[1:]], end.copy())
+        found = gaps(activity, None, first, int(end[-1]))
+        if len(own.start) == 1:
+            return found
+        inside = {cause: own.both(Union(*bounds)) for cause, bounds in found.items()}
+        return {cause: (union.start, union.end) for cause, union in inside.items()}
 
     @cached_property
     def idle(self) -> Mapping[str, int]:
@@ -61,13 +74,13 @@ class SteadySteps(ABC):
         step could be so much shorter. Without steps, from the first event: what comes before is the program's start.
         Mean over the workers that used a device."""
         sums = Counter[str]()
-        first, last = (number - self.source.aggregation.first for number in self.steady)
         for activity, start, end in self._steps:
             if self.cut and self.source.gpu:
-                parts = phases(self.source, activity, device_steps(self.source, activity.worker))
-                sums.update({cause: int(parts[name][first : last + 1].sum()) for name, cause in IDLE.items()})
+                steps = device_steps(self.source, activity.worker)
+                parts, among = phases(self.source, activity, steps), self.among(steps)
+                sums.update({cause: int(parts[name][among].sum()) for name, cause in IDLE.items()})
                 continue
-            for cause, (begin, stop) in gaps(activity, None, *self._bounds(activity, start, end)).items():
+            for cause, (begin, stop) in self._gaps(activity, start, end).items():
                 sums[cause] += int((stop - begin - activity.paused.within(begin, stop)).sum())
         return {cause: time // len(self._steps) for cause, time in sums.items() if time}
 
@@ -76,7 +89,7 @@ class SteadySteps(ABC):
         """The time before the first event on a device, if the recording has no steps; mean over the workers."""
         if self.cut or not self._steps:
             return 0
-        return int(fmean(self._bounds(*one)[0] - int(one[1][0]) for one in self._steps))
+        return int(fmean(self._first(one[0], one[1]) - int(one[1][0]) for one in self._steps))
 
     @cached_property
     def meanwhile(self) -> tuple[int, ...]:
@@ -84,9 +97,7 @@ class SteadySteps(ABC):
         any thread, else in operators and ranges, else in neither."""
         out = np.zeros(3, np.int64)
         for activity, start, end in self._steps:
-            waits = gaps(activity, None, *self._bounds(activity, start, end)).get(
-                "launch-bound", (out[:0], out[:0])
-            )
+            waits = self._gaps(activity, start, end).get("launch-bound", (out[:0], out[:0]))
             ranges = activity.cpu.with_(activity.dataloader)
             parts = partition([activity.paused, activity.runtime, ranges], *waits)
             out += [int(part.sum()) for part in parts[1:]]

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyprof.analysis.steady_state import MOST_SPREAD
+
 
 class Limit(NamedTuple):
     """A threshold, with its unit: "" for a share or ratio."""
@@ -23,7 +25,7 @@ class Limit(NamedTuple):
 LIMITS = {
     "worth": Limit(0.01, "", "share that a finding must save, where its saving is known"),
     "known": Limit(0.90, "", "share of the kernels' time for which the kind must be known, for rules that need it"),
-    "R02.spread": Limit(0.15, "", "standard deviation of the iterations' lengths, divided by their mean"),
+    "R02.spread": Limit(MOST_SPREAD, "", "standard deviation of the iterations' lengths, divided by their mean"),
     "R03.busy": Limit(0.50, "", "share in which the GPU is busy, below"),
     "R05.late": Limit(0.05, "", "share in which the GPU waits for a launch"),
     "R05.median": Limit(15_000, "ns", "median length of a kernel, below which fusing them is advised"),

@@ -33,9 +33,9 @@ from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access, packed
 from pyprof.store.validate import damage
 
-MAJOR, MINOR = 2, 2
+MAJOR, MINOR = 2, 3
 OLDER = frozenset(
-    {*((1, minor) for minor in range(5)), (2, 0), (2, 1)}
+    {*((1, minor) for minor in range(5)), *((2, minor) for minor in range(3))}
 )  # schemas that `pyprof.analysis.upgrade` converts
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192

@@ -99,11 +99,13 @@ create table iteration_set (id integer primary key, method text, key text, note 
 -- (`analysis/device_bounds.py`), and [host_start_ns, host_end_ns) of the program, with the events and ops whose launch or
 -- start is in it (first <= id < last). Without launches in the worker both are equal, and cut_off is NULL; else it is 1 if
 -- the recording ends before the launched work. paused_ns: in [start_ns, end_ns), the program waited for its recording to be
--- read. The length of an iteration is end_ns - start_ns - paused_ns.
+-- read. The length of an iteration is end_ns - start_ns - paused_ns. steady: 1 if means are taken of it; why: else why
+-- not, "warm-up", "incomplete", "paused", "long" or "uneven" (`analysis/steady_state.py`).
 create table iteration (
     iteration_set integer, worker integer, number integer, start_ns integer, end_ns integer, host_start_ns integer,
     host_end_ns integer, first_event integer, last_event integer, first_op integer, last_op integer, partial integer,
-    paused_ns integer, cut_off integer, primary key (iteration_set, worker, number)) without rowid;
+    paused_ns integer, cut_off integer, steady integer, why text,
+    primary key (iteration_set, worker, number)) without rowid;
 -- Breakdown of each iteration: parts of a partition, which add up to its length without pauses.
 create table iteration_part (
     iteration_set integer, worker integer, number integer, tc_ns integer, kernel_ns integer, memory_ns integer,

@@ -34,7 +34,7 @@ _CODES = {
     "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2},
     "event": {"kind": 3, "verdict": 1 << 61},
     "event_block": {"kind": 3}, "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
-    "iteration": {"partial": 1}, "device": {"events": 1 << 61},
+    "iteration": {"partial": 1, "steady": 1}, "device": {"events": 1 << 61},
 }  # fmt: skip
 
 
