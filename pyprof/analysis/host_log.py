@@ -46,13 +46,12 @@ class Spans(NamedTuple):
 class Operators(NamedTuple):
     """Facts about each operator by its number.
 
-    `type`, `site` (type, module and line) and `shaped` (type and shapes of its weights) are codes of what is equal in
-    them. `inside`: it is not what stands for API calls outside of operators. `step`: it is an optimizer's.
+    `type` and `site` (type, module, line and shapes of its weights) are codes of what is equal in them. `inside`: it is
+    not what stands for API calls outside of operators. `step`: it is an optimizer's.
     """
 
     type: Ints
     site: Ints
-    shaped: Ints
     inside: Bools
     forward: Bools
     backward: Bools
@@ -82,16 +81,15 @@ def _operators(store: Store) -> Operators:
         rows, columns=["id", "type", "module", "stack", "shapes", "direction", "phase", "outside"]
     )
     codes, names = pd.factorize(table["type"])
-    site = table.groupby(["type", "module", "stack"], sort=False).ngroup()
     table["weights"] = [_weights(kind, shapes) for kind, shapes in zip(table["type"], table["shapes"])]
-    shaped = table.groupby(["type", "weights"], sort=False).ngroup()
+    site = table.groupby(["type", "module", "stack", "weights"], sort=False).ngroup()
     step = table["type"].str.endswith(".step") & (table["phase"] == OPTIMIZER)
     inside = table["outside"] == 0
     backward = inside & ((table["direction"] == BPROP) | table["phase"].isin([BACKWARD, RECOMPUTE]))
     forward = inside & ~backward & (table["phase"] != OPTIMIZER)
     computes = forward & ~table["type"].str.fullmatch(_NO_COMPUTATION)
     known = table["module"] != "", table["shapes"] != ""
-    columns = codes, site, shaped, inside, forward, backward, step, computes, *known
+    columns = codes, site, inside, forward, backward, step, computes, *known
 
     def by_id(column: Any) -> Any:
         values = np.asarray(column)

@@ -2,9 +2,9 @@
 """Where turns of a loop end that has neither an optimizer nor a data loader: passes over a network.
 
 The layers of one pass are not steps. So the whole computation of the recording has to repeat: an operator that
-computes, and that each turn has equally often, tells where turns begin; turns have the same operators on the same
-shapes, or of the same modules; hardly anything is computed outside of them. A backward pass belongs to the forward
-passes before it. Where a range of the user repeats, its ends are those of the turns.
+computes, and that each turn has equally often, tells where turns begin; turns have the same operators, of the same
+modules, with weights of the same shapes; hardly anything is computed outside of them. A backward pass belongs to the
+forward passes before it. Where a range of the user repeats, its ends are those of the turns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _repeats(log: HostLog, turns: Spans) -> bool:
         return bool((known.inside[executions.key]).sum() == 0)
     place = np.searchsorted(turns.start, forward.start, side="right") - 1
     within = (place >= 0) & (forward.end <= turns.end[np.maximum(place, 0)] + 1)
-    key = _distinct(log, forward)
+    key = known.site[forward.key]
     if not within.any() or not _same(place[within], key[within], len(turns.start)):
         return False
     backward = executions.start[known.backward[executions.key]]
@@ -103,17 +103,10 @@ def _passes_with_backward(log: HostLog, forward: Bools, backward: Bools) -> tupl
     if len(begins) == 0:
         return None
     own = ~is_backward
-    if not _same(turn[own], _distinct(log, used.take(own)), len(stops)):
+    if not _same(turn[own], known.site[used.key[own]], len(stops)):
         return None
     name = known.names[known.type[used.key[0]]]
     return name, np.maximum.accumulate(used.end)[stops - 1]
-
-
-def _distinct(log: HostLog, spans: Spans) -> Ints:
-    """Return a number of what each execution is: its type, module and line, with shapes where nothing else tells layers
-    apart."""
-    known = log.operators
-    return (known.site if known.in_module[spans.key].any() else known.shaped)[spans.key]
 
 
 def _same(turn: Ints, key: Ints, turns: int) -> bool:
@@ -129,9 +122,9 @@ def _starts(log: HostLog, spans: Spans, least: int) -> Ints | None:
     All that each turn has once begins with the same operator. The number of turns is the largest of which the counts of
     nearly all operators are multiples.
     """
-    key = _distinct(log, spans)
+    key = log.operators.site[spans.key]
     length = spans.end - spans.start
-    values, kind, count = np.unique(key, return_inverse=True, return_counts=True)
+    _, kind, count = np.unique(key, return_inverse=True, return_counts=True)
     time = np.bincount(kind, length)
     for turns in np.unique(count)[::-1].tolist():
         if turns < least:
@@ -139,8 +132,6 @@ def _starts(log: HostLog, spans: Spans, least: int) -> Ints | None:
         if time[count % turns != 0].sum() * turns > _OUTSIDE * time.sum():
             continue
         once = np.flatnonzero(count == turns)
-        if not log.operators.has_shapes[spans.key].any() and not log.operators.in_module[spans.key].any():
-            once = once if len(values) > 1 else once[:0]
         first = np.array([int(np.argmax(kind == number)) for number in once[:_MOST_FIRST].tolist()])
         if not len(first):
             continue

@@ -89,6 +89,6 @@ def _begins_a_turn(log: HostLog, start: int, ends: Ints) -> bool:
     low, high, rest = np.searchsorted(spans.start, (start, ends[0], ends[-1])).tolist()
     if low == high or rest == len(spans.start):
         return False
-    kind = known.shaped[spans.key]
+    kind = known.site[spans.key]
     again = int(np.count_nonzero(kind[rest:] == kind[low]))
     return 0 < again <= int(np.count_nonzero(kind[low:high] == kind[low]))

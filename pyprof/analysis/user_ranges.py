@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The user's ranges of a worker, with the GPU events launched in each.
 
-A push/pop range, or record_function, has what its thread launched in it and in the ranges inside it. A start/end
-range may overlap any other; it has what the thread that began it launched meanwhile. Ranges of operators, calls and
-steps are not the user's.
+A push/pop range, or record_function, has what its thread launched in it and in the ranges inside it. While a thread
+waits for a backward pass, autograd's thread launches for it. A start/end range may overlap any other; it has what the
+thread that began it launched meanwhile. Ranges of operators, calls and steps are not the user's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
+from pyprof.analysis.host_log import operators
 from pyprof.analysis.timeline import Activity
 from pyprof.marker import LayerMarker, UserMarker, decode
 from pyprof.model import PUSH_POP, START_END, Bools, Ints
@@ -89,14 +90,41 @@ def _nest(activity: Activity, ranges: _Ranges, calls: _Calls) -> tuple[Ints, Int
     parent = np.full(len(ranges.start), -1, np.int64)
     at = np.full(len(activity.call["id"].values), -1, np.int64)
     slack = int(activity.store.meta.get("slack", "0"))
+    nestings: dict[int, tuple[intervals.Nesting, int]] = {}
     for thread, members in intervals.groups(ranges.thread):
         first = int(members[0])
         nesting, _ = intervals.nested(ranges.start[members], ranges.end[members], slack)
         parent[members] = np.where(nesting.parent >= 0, nesting.parent.astype(np.int64) + first, -1)
+        nestings[thread] = nesting, first
         if thread in calls.place:
             around = nesting.innermost(calls.start[thread])
             at[calls.place[thread]] = np.where(around >= 0, around + first, -1)
+    for thread, waiting in _waiting(activity).items():
+        if thread in calls.place and waiting in nestings:
+            place = calls.place[thread][at[calls.place[thread]] < 0]
+            nesting, first = nestings[waiting]
+            around = nesting.innermost(activity.call["start_ns"].values[place])
+            at[place] = np.where(around >= 0, around + first, -1)
     return parent, at
+
+
+def _waiting(activity: Activity) -> dict[int, int]:
+    """Return the thread that waits for each thread of autograd: the one whose forward passes it differentiates; if none
+    is known to be paired, the only one that runs forward passes."""
+    low = first_id(activity.worker)
+    ops = activity.store.table("op", ("thread", "operator", "forward"), low, first_id(activity.worker + 1))
+    thread = np.where(ops["thread"].mask(), ops["thread"].values, -1)
+    known = operators(activity.store)
+    backward = known.backward[ops["operator"].values]
+    forward = np.unique(thread[known.computes[ops["operator"].values] & (thread >= 0)])
+    alone = int(forward[0]) if len(forward) == 1 else -1
+    paired = np.where(ops["forward"].mask(), thread[np.maximum(ops["forward"].values - low, 0)], alone)
+    out = {}
+    for number, members in intervals.groups(thread[backward]):
+        values, counts = np.unique(paired[backward][members], return_counts=True)
+        if number >= 0 and (most := int(values[counts.argmax()])) not in (number, -1):
+            out[number] = most
+    return out
 
 
 def _start_end(

@@ -133,7 +133,7 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     `idle` is the time in them, without that in others inside them, in which the GPU did nothing.
     """
     row = next(row for row in run.ids if row[0] == sample.worker)
-    thread = _main_thread(run, sample.worker)
+    thread = main_thread(run, sample.worker)
     columns = run.store.columns(
         f"""select o.operator, o.start_ns, o.end_ns, o.api_ns, o.kernels, o.gpu_ns, p.unassociated
             from op o join operator p on p.id = o.operator
@@ -160,7 +160,7 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     return pd.DataFrame({"operator": columns["operator"].values[order], "idle": own})[plain]
 
 
-def _main_thread(run: Run, worker: int) -> int:
+def main_thread(run: Run, worker: int) -> int:
     """Return the thread whose number is that of the process, as on Linux; else the one with the most executions."""
     rows = run.store.rows(
         """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid

@@ -9,10 +9,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.coverage import is_missing
-from pyprof.analysis.steady_state import SPREAD, spread, steady
+from pyprof.analysis.device_steps import marked_numbers
+from pyprof.analysis.host_work import PLACE, HostWork
+from pyprof.analysis.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import STEPS
+from pyprof.rules.python import main_thread
 from pyprof.rules.thresholds import limit
 from pyprof.store.ids import first_id
 from pyprof.units import duration, percent
@@ -63,12 +66,13 @@ def _repeated(run: Run) -> list[dict[str, Any]]:
 
 @rule("R02", "unstable_range", STEPS, rows=Rows("iterations", "Iterations"))
 def unstable_range(run: Run) -> Finding | None:
-    """Iterations of the aggregation differ widely in length; names the longest steady stretch.
+    """Iterations of the aggregation differ widely in length; names the longest steady stretch. Single long ones do not
+    count (R48).
 
-    Fires: 10 iterations of 100 ms after a first one of 900 ms.
-    Silent: the same without the first one, as the finding proposes.
+    Fires: 5 iterations of 100 ms after 5 of 150 ms.
+    Silent: the same without the first five, as the finding proposes.
     """
-    lengths = run.lengths
+    lengths = run.lengths[run.lengths <= LONG * run.lengths.median()]
     if len(lengths) < _LEAST:
         raise NeedsFacts(
             f"needs at least {_LEAST} whole iterations, there are {len(lengths)}; record more steps"
@@ -160,3 +164,86 @@ def _recorded(run: Run) -> int:
             last = run.store.rows(f"select max(id) from {table} where id >= ? and id < ?", bounds)[0][0]
             total += 0 if last is None else int(last) - bounds[0] + 1
     return total
+
+
+@rule("R48", "long_steps", STEPS, rows=Rows("iterations", "Iterations"))
+def long_steps(run: Run) -> Finding | None:
+    """Single steps take more than twice as long as the median; names where the program was in the longest one for the
+    time that it took more.
+
+    Fires: one of 10 steps of 100 ms takes 900 ms, 790 ms of which are in one line.
+    Silent: the first step is the long one, which is warm-up; steps of 100 ms and of 150 ms.
+    """
+    aggregation = run.source.aggregation
+    rows = run.store.rows(
+        """select i.number, i.worker, i.host_start_ns, i.host_end_ns, i.end_ns - i.start_ns - i.paused_ns as length
+           from iteration i where i.iteration_set = ? and i.number between ? and ? and (? is null or i.worker = ?)
+             and i.why = ? order by length desc""",
+        (
+            aggregation.iteration_set,
+            aggregation.first,
+            aggregation.last,
+            run.source.worker,
+            run.source.worker,
+            LONG_STEP,
+        ),
+    )
+    if not rows:
+        return None
+    usual = int(run.lengths.reindex(run.numbers).median())
+    lengths = {number: run.lengths[number] for number, *_ in rows if number in run.lengths}
+    excess = sum(length - usual for length in lengths.values())
+    number, worker, start, end, length = rows[0]
+    steps = {int(n): int(run.lengths[n]) for n in lengths}
+    name = marked_numbers(run.source, worker, np.array([number]))[0]
+    more = f", and {len(steps) - 1} more are long" if len(steps) > 1 else ""
+    where, time = _longer(run, worker, (start, end))
+    known = 2 * time > length - usual
+    cause = (
+        f"Of that, {duration(time)} more than in step {_shown(run, worker)} is {where}."
+        if known
+        else "No single line or operator has most of that time."
+    )
+    return run.finding(
+        f"Step {name} takes {duration(length)}, {length / usual:.1f} times as long as the others "
+        f"({duration(usual)}){more}. {cause}",
+        "Run it less often, outside of the loop, or in another thread or process."
+        if known
+        else "Check that step for evaluation, checkpoints, compilation, input of another size, or another program on "
+        "the machine.",
+        excess / len(run.lengths) * run.steps if known else None,
+        [{"iteration": n, "length_ns": one, "median_ns": usual} for n, one in list(steps.items())[:5]],
+        "The overview names no long step.",
+    )
+
+
+def _shown(run: Run, worker: int) -> int:
+    """Return the number that the program gave the first steady step."""
+    return int(marked_numbers(run.source, worker, run.numbers[:1])[0])
+
+
+def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int]:
+    """Return where a worker's main thread was longer, in an interval, than in the first steady step, and how much."""
+    usual = run.store.rows(
+        """select host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ? and number = ?""",
+        (run.source.aggregation.iteration_set, worker, int(run.numbers[0])),
+    )
+    thread, times = np.array([main_thread(run, worker)]), []
+    for low, high in (long, *usual):
+        work = HostWork(run.source.activity(worker), (low, high))
+        table = work.times(thread, np.array([low]), np.array([high]))
+        times.append(table.groupby(list(PLACE)).agg(time=("time", "sum"), low=("low", "min")))
+    both = times[0].join(times[1]["time"].rename("usual")) if len(times) > 1 else times[0].assign(usual=0)
+    more = (both["time"] - both["usual"].fillna(0)).sort_values(ascending=False, kind="stable")
+    if not len(more):
+        return "", 0
+    operator, text, function = more.index[0]
+    work = HostWork(run.source.activity(worker), long)
+    frames = work.stack(int(work.stacks(thread, np.array([both["low"].loc[more.index[0]]]))[0])).frames
+    line = frames[-1] if frames else run.operators["source"].get(operator) if operator >= 0 else None
+    names = [run.operators["name"].get(operator)] if operator >= 0 else []
+    names += [
+        texts[0] for texts in run.store.rows("select text from string where id = ?", (max(function, text),))
+    ]
+    named = ", ".join(str(name) for name in [*names[:1], line] if name)
+    return (f"in {named}" if named else "outside of operators and ranges"), int(more.iloc[0])

@@ -70,7 +70,8 @@ def test_there_may_be_no_steady_stretch(values):
 def test_rules_look_at_steady_iterations_alone():
     made = lengths(900_000, *[100_000] * 9)
     made.api("cudaMalloc_v3020", 100, 400_000)  # in the first iteration
-    made.kernel("volta_sgemm", 950_000, 10_000)
+    for start in range(900_000, 1_800_000, 100_000):
+        made.kernel("volta_sgemm", start + 50_000, 10_000)
     with opened(made) as database:
         run = Run(Source(database, aggregations(database)[0]))
         assert run.steady == (1, 9)
