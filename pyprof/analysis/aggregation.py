@@ -221,7 +221,7 @@ class _Worker:
         self._worker, self._communication = worker, is_communication
         self.paused = pauses(store, worker)
         last = store.rows("select end_ns from worker where id = ?", (worker,))[0][0]
-        self._open = end >= last  # an iteration that goes to the end takes what is left
+        self._open, self._whole = end >= last, whole  # an iteration that goes to the end takes what is left
         ids = self.low, self.high
         self._api = store.table("api", ("kind", "start_ns", "duration_ns"), *ids)
         names = ("kind", "device", "name", "api", "start_ns", "duration_ns", "tc", "geometry")
@@ -234,7 +234,10 @@ class _Worker:
         place = np.where(api.mask(), api.values & _MASK, 0)
         launched = self._launched = api.mask()
         begin = self._event["start_ns"].values
-        self._launch = np.where(launched, self._take(self._api["start_ns"], place), begin)
+        self._launch = self._take(self._api["start_ns"], place)
+        before = np.maximum.accumulate(np.where(launched, np.arange(len(launched)), -1))
+        # Without a launch record an event follows the one before it; without any, it stands at its start.
+        self._launch = np.where(before >= 0, self._launch[before], -1) if launched.any() else begin
         self._launch_end = np.where(
             launched, self._launch + self._take(self._api["duration_ns"], place), np.iinfo(np.int64).min
         )
@@ -256,6 +259,7 @@ class _Worker:
 
     def _ids(self, time: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         first, last = np.searchsorted(time, start), np.searchsorted(time, end)
+        first = np.zeros_like(first) if self._whole else first
         return first + self.low, np.where(self._open, len(time), last) + self.low
 
     def _device_bounds(self, host_start: Ints, host_end: Ints) -> Bounds:

@@ -6,9 +6,15 @@ from __future__ import annotations
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 
-# Events are in the order of their launches; without a launch, of their starts.
+# Events are in the order of their launches. One without a launch stands after the one before it on its stream, so at
+# the launch of the event before it; if no launches are recorded, at its start.
 _TIME = {
-    "event": "select coalesce(a.start_ns, e.start_ns) from event e left join api a on a.id = e.api where e.id = ?",
+    "event": """select coalesce(
+            (select a.start_ns from event n join api a on a.id = n.api where n.id <= e.id and n.id >= e.id >> 40 << 40
+             order by n.id desc limit 1),
+            case when exists (select 1 from api where id >= e.id >> 40 << 40 and id < (e.id >> 40) + 1 << 40)
+                 then -1 else e.start_ns end)
+        from event e where e.id = ?""",
     "api": "select start_ns from api where id = ?",
     "op": "select start_ns from op where id = ?",
     "range": "select start_ns from range where id = ?",

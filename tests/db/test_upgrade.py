@@ -70,7 +70,7 @@ def test_every_cell_of_the_last_schema_without_units_is_kept(tmp_path: Path):
     old, new = tmp_path / "old_dldb.sqlite", tmp_path / "new_dldb.sqlite"
     old.write_bytes(gzip.decompress((FOLDER / "schema_1.4.sqlite.gz").read_bytes()))
     upgrade.upgrade(old, str(new))
-    later = {"verdict", "host_start_ns", "host_end_ns", "cut_off"}
+    later = {"verdict", "host_start_ns", "host_end_ns", "cut_off", "steady", "why"}
     with closing(sqlite3.connect(old)) as before, closing(sqlite3.connect(new)) as after:
         for table in schema().keys() - {"meta", "aggregation", "verdict", "track", "tile", "label", "packed"}:
             query = f'select * from "{table}"'

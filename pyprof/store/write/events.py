@@ -16,7 +16,7 @@ from pyprof.prof.attribution.attribute import TC_UNKNOWN, Costs
 from pyprof.store import blocks
 from pyprof.store.write import collectives, dimensions
 from pyprof.store.write.columns import WORKER_SHIFT, pieces, plain, summed, table, take
-from pyprof.store.write.executions import Executions
+from pyprof.store.write.executions import Executions, launch_times
 from pyprof.store.write.peaks import Peaks
 
 
@@ -89,11 +89,15 @@ def _copied_columns(rows: Rows, costs: Costs, peaks: Peaks) -> dict[str, Column 
 
 
 def _order(rows: Rows, worker: Ints) -> Ints:
-    """Return the order of events: by worker, then launch (without a launch, start), start, device, stream, correlation,
-    end, name."""
-    launch = np.where(rows.launch_start.mask(), rows.launch_start.values, rows.start)
+    """Return the order of events: by worker, then launch (`launch_times`), start, device, stream, correlation, end,
+    name."""
     order = intervals.order_by(
-        launch, rows.start, lambda index: plain(rows.device.take(index)), lambda index: plain(rows.stream.take(index)),
-        lambda index: plain(rows.correlation.take(index)), rows.end, rows.name,
-    )  # fmt: skip
+        launch_times(rows, worker),
+        rows.start,
+        lambda index: plain(rows.device.take(index)),
+        lambda index: plain(rows.stream.take(index)),
+        lambda index: plain(rows.correlation.take(index)),
+        rows.end,
+        rows.name,
+    )
     return order[np.argsort(worker[order], kind="stable")].astype(np.int32)

@@ -25,6 +25,8 @@ from pyprof.store.write import columns
 from pyprof.store.write.columns import NONE, WORKER_SHIFT, ids, pieces, plain, table
 from pyprof.store.write.operators import Operators
 
+BEFORE = -1  # ns: before the first event of the recording
+
 
 class ApiCalls:
     """API calls by worker and start. `id[i]` is the id of call i, -1 for one of a process that is not a worker. One
@@ -53,6 +55,29 @@ class ApiCalls:
                 id=self.id[order], thread=launches.thread[order], name=name, kind=kinds[name], start_ns=start,
                 duration_ns=launches.end[order] - start, op=op[order],
             )  # fmt: skip
+
+
+def launch_times(rows: Rows, worker: Ints) -> Ints:
+    """Return when each row was launched, ns.
+
+    Streams work in order, so an event without a launch record was launched after the event before it on its stream, at
+    whose launch it stands here, or before the recording began (-1), if there is none. Without any record of a worker,
+    its events stand at their starts.
+    """
+    known = rows.launch_start.mask()
+    launch: Ints = np.where(known, rows.launch_start.values, rows.start)
+    if known.all() or not known.any():
+        return launch
+    device, stream = plain(rows.device), plain(rows.stream)
+    order = intervals.order_by(worker, device, stream, rows.start)
+    key = np.column_stack([worker, device, stream])[order]
+    fresh = np.r_[True, (key[1:] != key[:-1]).any(axis=1)]
+    first = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
+    before = np.maximum.accumulate(np.where(known[order], np.arange(len(order)), -1))
+    recorded = np.isin(worker, np.unique(worker[known]))[order]
+    late = np.where(before >= first, launch[order[np.maximum(before, 0)]], BEFORE)
+    launch[order] = np.where(known[order] | ~recorded, launch[order], late)
+    return launch
 
 
 class Executions:
@@ -85,9 +110,10 @@ class Executions:
         unlaunched = np.flatnonzero(self.of_row < 0)  # rows without a launch
         self.of_row[unlaunched] = len(instances) + len(outside) + np.arange(len(unlaunched))
         self._thread = np.r_[instances.thread, launches.thread[outside], np.full(len(unlaunched), NONE)]
-        self.start = np.r_[instances.start, launches.start[outside], rows.start[unlaunched]]
-        # A row without a launch has no side on the CPU: its execution has no length, at the start of the GPU event.
-        self.end = np.r_[instances.end, launches.end[outside], rows.start[unlaunched]]
+        # A row without a launch has no side on the CPU: its execution has no length.
+        begun = launch_times(rows, workers[row_process])[unlaunched]
+        self.start = np.r_[instances.start, launches.start[outside], begun]
+        self.end = np.r_[instances.end, launches.end[outside], begun]
         outside_cpu = np.r_[(launches.end - launches.start)[outside], np.zeros(len(unlaunched), np.int64)]
         self._cpu = Column(
             np.r_[instances.cpu.values, outside_cpu],

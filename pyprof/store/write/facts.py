@@ -26,7 +26,7 @@ from pyprof.prof.columns import View
 from pyprof.prof.hardware.machine import Hardware, recorded
 from pyprof.store.write import collectives, columns, dimensions, events, host_events
 from pyprof.store.write.columns import NONE, Stacks
-from pyprof.store.write.executions import ApiCalls, Executions
+from pyprof.store.write.executions import BEFORE, ApiCalls, Executions
 from pyprof.store.write.peaks import Peaks
 
 
@@ -87,7 +87,8 @@ def _dimension_tables(
     yield "stack", columns.rows({"id": int, "frames": str}, frames)
     extents = {}
     for worker in workers[workers >= 0].tolist():
-        own, events_ = executions.worker == worker, row_worker == worker
+        own = (executions.worker == worker) & (executions.start > BEFORE)
+        events_ = row_worker == worker
         starts = [int(part.min()) for part in (executions.start[own], rows.start[events_]) if len(part)]
         ends = [int(part.max()) for part in (executions.end[own], rows.end[events_]) if len(part)]
         extents[worker] = min(starts, default=0), max(ends, default=0)
