@@ -48,7 +48,7 @@ def reasons(length: Ints, incomplete: Bools) -> list[str | None]:
     >>> reasons(np.array([900, 100, 101, 99, 100, 300, 40]), np.arange(7) == 6)
     ['warm-up', None, None, None, None, 'long', 'incomplete']
     >>> reasons(np.array([100, 100, 900, 100, 130, 130]), np.zeros(6, bool))
-    [None, None, 'long', None, None, None]
+    [None, None, 'long', None, 'uneven', 'uneven']
     >>> reasons(np.array([900, 100]), np.array([True, True]))
     [None, None]
     """
@@ -58,7 +58,10 @@ def reasons(length: Ints, incomplete: Bools) -> list[str | None]:
         return [None] * len(out)
     middle = np.sort(length[whole])[(len(whole) - 1) // 2]
     long = length[whole] > LONG * middle
-    if len(whole) < LEAST_STEADY or 4 * long.sum() > max(len(whole), 4):
+    first = int(np.argmin(long))  # those before it are warm-up
+    single = 4 * long[first:].sum() <= max(len(whole) - first, 4)
+    long[first:] &= single
+    if len(whole) < LEAST_STEADY:
         long[:] = False
     even = whole[~long]
     stretch = steady(length[even])
