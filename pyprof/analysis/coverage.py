@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.api_names import STARTS_WORK
 from pyprof.metrics import share
-from pyprof.model import BASES, KEPT, KERNEL, OPERATOR
+from pyprof.model import BASES, KEPT, KERNELS, OPERATOR
+from pyprof.parse import impossible_times, missing_work
+from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import LAST_ID, worker_of
 from pyprof.store.write.operators import IN_OPERATOR, IN_RANGE
@@ -38,6 +41,18 @@ def missing(store: Store) -> str:
     reasons = [f"{count} {reason[:_LETTERS]}" for reason, count in lost if count and is_missing(reason)]
     more = f" and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
     return ", ".join(reasons[:_REASONS]) + more
+
+
+def missing_launches(store: Store) -> tuple[int, int]:
+    """Return the number of launches whose work is not in the recording, and that of all launches if it is not 0."""
+    missing = missing_work.count(reads.lost(store))
+    every = store.rows(f"select count(*) from api where kind in {STARTS_WORK}") if missing else [(0,)]
+    return missing, max(int(every[0][0]), missing)
+
+
+def impossible(store: Store) -> int:
+    """Return the number of GPU events with impossible times, which were cut or left out."""
+    return impossible_times.count(reads.lost(store))
 
 
 def ledger(
@@ -83,9 +98,9 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
             lacks = {name: (~event[name].mask()).astype(np.int64) for name in ("flops", "bytes", "api")}
             cells = (
                 worker_of(event["id"].values), event["operator"].values, event["site"].values, event["basis"].values,
-                lacks["flops"], lacks["bytes"], lacks["api"] * (kind < OPERATOR), event["duration_ns"].values, 1,
+                lacks["flops"], lacks["bytes"], lacks["api"] * (kind != OPERATOR), event["duration_ns"].values, 1,
             )  # fmt: skip
-            computes = np.isin(kind, (KERNEL, OPERATOR))
+            computes = np.isin(kind, (*KERNELS, OPERATOR))
             parts.append(pd.DataFrame(dict(zip(columns, cells)))[computes].groupby(keys).sum().reset_index())
     return pd.concat(parts).groupby(keys, sort=True).sum().reset_index()
 

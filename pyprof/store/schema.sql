@@ -55,7 +55,7 @@ create table verdict (id integer primary key, bound text, tensor_cores text);
 create table site (
     id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
 -- GPU events, by launch (without one: after the event before it on its stream, or before all). kind: 0 kernel, 1 copy,
--- 2 set, 3 operator event on the CPU.
+-- 2 set, 3 operator event on the CPU, 4 a replay of a CUDA graph that was recorded as a whole.
 -- duration_ns: time on the device; of an operator event its own time, and total_ns with what runs inside. tc: 1 used
 -- tensor cores, 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as
 -- docs/costs.md. dense_flops: FLOPs that the model needs. roofline_ns: the time that the device needs at least,

@@ -16,7 +16,7 @@ import numpy as np
 from pyprof import intervals
 from pyprof.marker import is_backward, is_qualified
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
-from pyprof.parse.tracejson import mtia
+from pyprof.parse.tracejson import categories, mtia
 from pyprof.parse.tracejson.arguments import Key
 from pyprof.parse.tracejson.events import Event, arguments
 from pyprof.parse.tracejson.fields import (
@@ -42,10 +42,12 @@ from pyprof.parse.tracejson.fields import (
 from pyprof.parse.tracejson.numeric import either, integers, number_of, triples
 from pyprof.parse.tracejson.times import nanoseconds
 
-_METADATA, _INSTANT = -1, -2
+_METADATA, _INSTANT, _BY_PROCESS = -1, -2, -3
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
 _LAST = np.iinfo(np.int64).max
 TIMELESS = "events without a time or a length"
+_ARROWS = "kernels of which the file has only the arrows from their operators, and no times"
+_OPEN = "operators, ranges and calls that had not ended (taken to last to the end of the file, kept)"
 
 
 class Parts:
@@ -100,6 +102,15 @@ class Parts:
                 place[piece].astype(piece.dtype, copy=False) for piece in self._pieces[name]
             ]
 
+    def replace(self, name: str, old: int, new: int) -> int:
+        """Replace a value of a column, and return how often it was there."""
+        count = 0
+        for piece in self._pieces.get(name, ()):
+            there = piece == old
+            count += int(np.count_nonzero(there))
+            piece[there] = new
+        return count
+
     def column(self, name: str, shape: tuple[int, ...] = ()) -> Column:
         """Return a column of which some values may be missing."""
         pieces: list[Column] = self._pieces.get(name, [])
@@ -128,6 +139,7 @@ class Collector:
         self.communications: list[tuple[int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
         # The same, sorted, with the device event first (-1: none); set once all events are collected.
         self.collectives: list[tuple[int, int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
+        self.without_category: list[Event] = []  # until the names of all processes are known
         self.losses: list[tuple[int, dict[str, int]]] = []  # position in the file, losses there
         self.count = 0  # all events, including those that could not be read
         self._place = 0
@@ -150,6 +162,7 @@ class Collector:
         for kind, group in sorted_.items():
             if isinstance(kind, str):
                 self._lose(kind, len(group))
+        self.without_category += sorted_[_BY_PROCESS]
         if sorted_[_METADATA]:
             self._metadata(sorted_[_METADATA])
         sorted_[ALLOCATION] += [event for event in sorted_[_INSTANT] if event.name == "[memory]"]
@@ -196,6 +209,7 @@ class Collector:
             (self.devices, other.devices),
         ):  # fmt: skip
             own.join(theirs)
+        self.without_category += other.without_category
         self.count += other.count
         self.losses += other.losses
 
@@ -219,15 +233,41 @@ class Collector:
                 )
             sorted_[OPERATOR if verdict else ANNOTATION].append(event)
 
-    def _timed(self, events: list[Event]) -> tuple[list[Event], Ints, Ints]:
-        """Return events with their starts and ends; those without are dropped and counted."""
+    def close(self) -> None:
+        """Add the events whose process decides their kind. Let events of the host that had not ended last to the end of
+        the file, and count them."""
+        if self.without_category:
+            names = {pid: name for _, pid, name in self.process_names}
+            by_number = {event.pid: names[number] for event in self.without_category
+                         if (number := number_of(event.pid)) in names}  # fmt: skip
+            self._kinds = {("X", None): _no_category(None)}
+            self._lose(_ARROWS, categories.without_kernels(self.without_category))
+            self.add(categories.named(self.without_category, names | by_number))
+            self.without_category = []
+        host = self.operators, self.annotations, self.launches, self.functions
+        last = max(
+            int(parts.values(name).max(initial=0))
+            for parts in (*host, self.devices)
+            for name in ("start", "end")
+        )
+        self.communications = [
+            (*one[:2], last, *one[3:]) if one[2] == -_LAST else one for one in self.communications
+        ]
+        for parts in host:
+            self._lose(_OPEN, parts.replace("end", -_LAST, last))
+
+    def _timed(self, events: list[Event], host: bool = True) -> tuple[list[Event], Ints, Ints]:
+        """Return events with their starts and ends; those without are dropped and counted. A length of -1 is that of an
+        event of the host that had not ended: its end is set by `close`."""
         start, length = nanoseconds([e.ts for e in events]), nanoseconds([e.dur for e in events])
-        valid = start.mask() & length.mask() & (length.values >= 0)
+        unfinished = np.isin(length.values, (-1, -1000)) & host  # of ns, or of us
+        valid = start.mask() & length.mask() & ((length.values >= 0) | unfinished)
         if not valid.all():
             self._lose(TIMELESS, int((~valid).sum()))
             events = [event for event, ok in zip(events, valid.tolist()) if ok]
             start, length = start.take(np.flatnonzero(valid)), length.take(np.flatnonzero(valid))
-        return events, start.values, start.values + length.values
+            unfinished = unfinished[valid]
+        return events, start.values, np.where(unfinished, -_LAST, start.values + length.values)
 
     def _thread(self, events: Sequence[Event]) -> Ints:
         pids: list[Any] = [event.pid for event in events]
@@ -301,6 +341,7 @@ class Collector:
         self.launches.add(
             self._place, thread=self._thread(events), start=start, end=end, name=self._code(events),
             correlation=integers([a.correlation for a in decoded]), node=integers([a.node for a in decoded]),
+            external=integers([a.external for a in decoded]),
             kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in decoded], np.int32),
         )  # fmt: skip
 
@@ -340,7 +381,7 @@ class Collector:
         )
 
     def _devices(self, events: list[Event], kind: int) -> None:
-        events, start, end = self._timed(events)
+        events, start, end = self._timed(events, host=False)
         decoded: list[DeviceArgs] = arguments(DECODERS[DeviceArgs], events, DeviceArgs())
         device, stream = integers([a.device for a in decoded]), integers([a.stream for a in decoded])
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])
@@ -382,11 +423,17 @@ class Collector:
 def _kind(phase: str, category: str | None) -> Any:
     """Return the kind of events with a phase and a category; a sentence for an unknown category."""
     if phase == "X":
-        kind = of_category(category)
-        return f"events of an unknown category, {str(category)[:80]!r}" if kind is None else kind
+        kind = _BY_PROCESS if category is None else of_category(category)
+        return _no_category(category) if kind is None else kind
     if phase in ("s", "f"):
+        if (category or "").startswith(categories.ARROWS):
+            return _BY_PROCESS
         return FLOW if of_category(category) == FLOW else IGNORED
     return {"i": _INSTANT, "I": _INSTANT, "M": _METADATA}.get(phase, IGNORED)
+
+
+def _no_category(category: str | None) -> str:
+    return f"events of an unknown category, {str(category)[:80]!r}"
 
 
 def _merge_numbers(numbers: dict[Any, int], other: dict[Any, int]) -> Ints:
