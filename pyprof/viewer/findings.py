@@ -35,7 +35,7 @@ def _step(item: dict[str, Any]) -> Step:
     if item["busy"] is None:
         headings["other"] = "Outside Operators"
     return Step(
-        count=count, first=item["first"], last=item["last"], steady=item["steady"],
+        count=count, first=item["first"], last=item["last"], steady=item["steady"], used=item["used"],
         breakdown=Breakdown(
             key="step_time", title="Mean Step", total=round(total / count) if count else None, unit="ns",
             parts=[
