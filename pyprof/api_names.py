@@ -37,6 +37,7 @@ _DRIVER = {
 _NAMES = {"runtime": _RUNTIME, "driver": _DRIVER}
 
 API_KINDS = ("launch", "memcpy", "memset", "malloc", "free", "sync", "event", "graph", "other")
+STARTS_WORK = (0, 1, 2)  # kinds of calls that start work on a device
 # The first pattern that matches decides.
 _KINDS = (
     ("graph", r"^(?:cuda|cu)Graph"),

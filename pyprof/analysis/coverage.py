@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.api_names import STARTS_WORK
 from pyprof.metrics import share
 from pyprof.model import BASES, KEPT, KERNEL, OPERATOR
+from pyprof.parse import missing_work
+from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import LAST_ID, worker_of
 from pyprof.store.write.operators import IN_OPERATOR, IN_RANGE
@@ -38,6 +41,13 @@ def missing(store: Store) -> str:
     reasons = [f"{count} {reason[:_LETTERS]}" for reason, count in lost if count and is_missing(reason)]
     more = f" and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
     return ", ".join(reasons[:_REASONS]) + more
+
+
+def missing_launches(store: Store) -> tuple[int, int]:
+    """Return the number of launches whose work is not in the recording, and that of all launches if it is not 0."""
+    missing = missing_work.count(reads.lost(store))
+    every = store.rows(f"select count(*) from api where kind in {STARTS_WORK}") if missing else [(0,)]
+    return missing, max(int(every[0][0]), missing)
 
 
 def ledger(

@@ -173,6 +173,8 @@ class Dependencies:
     def _waits(self) -> dict[int, Waiting]:
         """Return the calls that really waited."""
         activity = self.activity
+        if not len(self.by_end):
+            return {}  # nothing to wait for: the work of the launches is not in the file
         own = np.full(len(activity.call["thread"].values) + 1, NONE, np.int32)
         launched = self.by_end[activity.launch[self.by_end] >= 0]
         own[activity.launch[launched]] = launched  # the last to end of each call
@@ -184,7 +186,7 @@ class Dependencies:
             for _ in range(_TRIES):
                 place = place - 1
                 there = (event < 0) & (place >= 0)
-                candidate = self.by_end[np.maximum(place, 0)] if len(self.by_end) else place
+                candidate = self.by_end[np.maximum(place, 0)]
                 if not there.any():
                     break
                 waited = there & (activity.end[candidate] > start) & (self.called[candidate] <= start)

@@ -15,7 +15,7 @@ import numpy as np
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 from pyprof.model import Device, Trace
-from pyprof.parse import archive, early_stop, folder, limits, pool, reader_process
+from pyprof.parse import archive, early_stop, folder, limits, missing_work, pool, reader_process
 from pyprof.parse.formats import EXPECTED, NO_RECORDING, formats
 from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
 
@@ -88,6 +88,7 @@ def _load(path: Path) -> Trace:
     for format_ in formats():
         if format_.sniff(path):
             trace = limits.apply(format_.load(path))
+            missing_work.note(trace)
             early_stop.note(trace)
             return trace
     if is_profile(path):

@@ -15,6 +15,8 @@ from pyprof.reports import find
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
 from pyprof.rules import Outcome
 from pyprof.rules.context import NOT_CUT, Run
+from pyprof.rules.steps import missing_work
+from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.units import duration
 
@@ -246,7 +248,10 @@ def mean_step(source: Source, run: Run) -> Step:
 
 
 def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:
-    """Return the first finding of the rules, the one with the largest saving."""
+    """Return the first finding of the rules, the one with the largest saving; what is missing on the GPU precedes."""
+    launches, every = run.missing_launches
+    if launches and launches >= limit("R38.launches") * every:
+        return Best(missing_work(launches, every), None, None)
     for outcome in outcomes:
         finding = outcome.finding
         if finding is not None:

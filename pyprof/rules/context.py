@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.coverage import missing_launches
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import steady
@@ -37,6 +38,7 @@ from pyprof.units import duration
 _TOP = 5  # rows of evidence
 NOT_CUT = " (No steps were found: one-time work may be included.)"
 NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
+NO_WORK = "needs the work of the GPU: this recording has launches, and no kernels"
 
 
 class Run(SteadySteps):
@@ -185,6 +187,16 @@ class Run(SteadySteps):
         return bool(self.store.rows("select 1 from api limit 1"))
 
     @cached_property
+    def missing_launches(self) -> tuple[int, int]:
+        """The number of launches whose work is not in the recording, and that of all launches."""
+        return missing_launches(self.store)
+
+    @property
+    def on_cpu(self) -> bool:
+        """True if nothing ran on a GPU; False also where what ran on it is not in the recording."""
+        return not self.used and not self.missing_launches[0]
+
+    @cached_property
     def trains(self) -> bool:
         """True if there is a backward pass."""
         return bool(self.store.rows("select 1 from operator where direction = 1 limit 1"))
@@ -195,7 +207,7 @@ class Run(SteadySteps):
 
     def need_gpu(self) -> None:
         if not self.used:
-            raise NeedsFacts(NO_GPU)
+            raise NeedsFacts(NO_GPU if self.on_cpu else NO_WORK)
 
     def need_launches(self) -> None:
         self.need_gpu()

@@ -20,7 +20,7 @@ from pyprof.units import duration, percent
 
 def _operators(run: Run) -> pd.DataFrame | None:
     """Return the sums per operator of a program that uses no GPU; None if it uses one."""
-    if run.used:
+    if not run.on_cpu:
         return None
     ops = run.ops
     return ops[(ops["unassociated"] == 0) & (ops["cpu_ns"] > 0)]
@@ -76,7 +76,7 @@ def cpu_float32(run: Run) -> Finding | None:
     Fires: half of the time in linear layers of float32 on a Sapphire Rapids or Zen 4, autocast off.
     Silent: the same under autocast; a CPU without such instructions; a fifth of the time; a recording with a GPU.
     """
-    if run.used:
+    if not run.on_cpu:
         return None
     single, interrupted = _products(run), _interrupted(run)
     single["gpu_ns"] -= interrupted.reindex(single["path"], fill_value=0).to_numpy()
@@ -187,7 +187,7 @@ def uneven_calls(run: Run) -> Finding | None:
     Fires: in one step of ten each of five calls takes 12 ms in place of 1 ms, in steps of 20 ms.
     Silent: the same calls in 4 ms; half of all calls in 12 ms; one call of a step, always the same, in 12 ms.
     """
-    if run.used:
+    if not run.on_cpu:
         return None
     slow = run.noise
     if not len(slow):

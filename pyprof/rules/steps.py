@@ -101,11 +101,18 @@ def unstable_range(run: Run) -> Finding | None:
     )
 
 
+_RECORD_ALL = (
+    "Where kernels are missing: allow all users to read GPU counters, warm the profiler up for a step, synchronize "
+    "before it stops, and record again. "
+)
+
+
 @rule("R38", "profiler_overhead")
 def profiler_overhead(run: Run) -> Finding | None:
     """Recording itself took a large part of the CPU's time in operators, or much is missing from the recording.
 
-    Fires: 2 ms for markers in 12 ms of operators; 500 of 10,000 operators dropped because of the limit of events.
+    Fires: 2 ms for markers in 12 ms of operators; 500 of 10,000 operators dropped because of the limit of events; 1 of
+    100 launches without a kernel.
     Silent: 0.1 ms in 12 ms; one missing event of 10,000; events that were repaired and kept.
     """
     lost = [
@@ -113,10 +120,12 @@ def profiler_overhead(run: Run) -> Finding | None:
         for row in run.store.rows("select reason, count from lost order by count desc")
         if is_missing(row[0])
     ]
+    launches, every = run.missing_launches
+    unknown = launches > 0 and launches >= limit("R38.launches") * every
     missing = sum(int(count) for _, count in lost)
     much = missing > limit("R38.lost") * (_recorded(run) + missing)
     cost = run.facts.get("overhead.sites_ns", "")
-    if not much and not cost.isdigit():
+    if not much and not unknown and not cost.isdigit():
         raise NeedsFacts(
             "needs the measured cost of a recorded call, which only pyprof's own recordings have"
         )
@@ -133,21 +142,37 @@ def profiler_overhead(run: Run) -> Finding | None:
         rows.append(
             {"what": "recorded calls", "count": run.facts.get("overhead.calls"), "time_ns": int(cost)}
         )
-    if much:
+    if unknown:
+        problems.append(missing_work(launches, every))
+    if much and missing > launches:
         problems.append(
             f"{missing} events or their details are missing from the recording: figures are too small."
         )
+    if much or unknown:
         rows += [{"what": reason, "count": count, "time_ns": None} for reason, count in lost[:4]]
     if not problems:
         return None
     return Finding(
         "",
         " ".join(problems),
-        "Record fewer steps (--steps), raise --max-events if that limit was reached, and compare the length of a step "
-        "with one that was not recorded.",
+        (_RECORD_ALL if unknown else "")
+        + "Record fewer steps (--steps), raise --max-events if that limit was reached, and compare the length of a "
+        "step with one that was not recorded.",
         None,
         tuple(rows),
         "A run without a profiler has the same length of a step.",
+    )
+
+
+def missing_work(launches: int, every: int) -> str:
+    """Return the sentence about launches whose work is not in the recording.
+
+    >>> missing_work(6, 6)
+    'The work of 6 of 6 launches is not in the recording: time on the GPU is too short by it, or all unknown.'
+    """
+    return (
+        f"The work of {launches:,} of {every:,} launches is not in the recording: time on the GPU is too short by it, "
+        "or all unknown."
     )
 
 

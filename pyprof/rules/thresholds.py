@@ -81,6 +81,7 @@ LIMITS = {
     "R36.share": Limit(0.05, "", "share of the time beyond the roofline, of one operator"),
     "R36.reachable": Limit(0.70, "", "roofline efficiency that good kernels reach: the saving is counted up to it"),
     "R38.share": Limit(0.10, "", "share of the CPU's time in operators that recording took"),
+    "R38.launches": Limit(0.01, "", "share of launches whose work is missing, at least"),
     "R38.lost": Limit(0.01, "", "share of what is missing among all events, calls and ranges"),
     "R40.bytes": Limit(4_096, "bytes", "size of a copy that counts"),
     "R40.per_step": Limit(1, "pairs per step", "copies to the host and back of one size, more than"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from pyprof.analysis.coverage import is_missing
+from pyprof.analysis.coverage import is_missing, missing_launches
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS, PART_HEADINGS, PARTS, Value, Window, share, value
 from pyprof.model import NO_PHASE, PHASES
@@ -331,7 +331,12 @@ def _notes(source: Source) -> list[str]:
     notes = []
     store = source.store
     if not source.gpu:
-        notes.append("Everything ran on the CPU: times are operators' own.")
+        lacking = missing_launches(store)[0]
+        notes.append(
+            f"The work of {lacking:,} launches is not in the recording: times are operators' own, on the CPU."
+            if lacking
+            else "Everything ran on the CPU: times are operators' own."
+        )
     if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
         notes.append("No operators were recorded: kernels have no operators, modules or source lines.")
     # Records that were repaired and kept change no figure: the coverage has them.
