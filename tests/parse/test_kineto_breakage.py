@@ -264,3 +264,96 @@ def test_the_rank_is_known_if_the_trace_tells(tmp_path: Path) -> None:
         assert [process.rank for process in trace.processes] == [rank]
         assert trace.meta.get("distributed.world_size") == ("8" if rank else None)
         assert len(trace.gpu) == 5
+
+
+# --- values that are missing or not quoted, paths of Windows, events that had not ended
+
+
+@pytest.mark.parametrize(
+    ("written", "group"),
+    [
+        ('"Process Group Description": ,', None), ('"Process Group Description": default_pg,', None),
+        ('"Process Group Name": mesh_tp, "x": ,', "mesh_tp"), ('"Process Group Name": dp, fsdp,', "dp, fsdp"),
+        ('"comm": 0x7f12aa,', None), ('"Process Group Ranks": [0, , 1],', None), ('"weight": 1.,', None),
+    ],
+)  # fmt: skip
+def test_a_missing_or_unquoted_value_costs_itself_only(
+    written: str, group: str | None, tmp_path: Path
+) -> None:
+    """The kernel of a collective takes 400 us, one beside it 20 us."""
+    fields = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "dtype": "Float"}
+    nccl = kernel("ncclDevKernel_AllReduce", 150_000, 550_000, 1)
+    nccl["args"] |= fields
+    events = text(
+        [launch(100_000, 110_000, 1), launch(120_000, 130_000, 2), nccl, kernel("k", 600_000, 620_000, 2)]
+    )
+    broken = events.replace('"Collective name"', f'{written} "Collective name"')
+    assert broken != events
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(broken)
+    trace = loader.load(kineto.write_text(tmp_path / "trace.json", broken))
+    assert trace.lost == {}
+    assert (trace.gpu.end - trace.gpu.start).tolist() == [400_000, 20_000]
+    assert [(one.name, one.received, one.group) for one in trace.collectives.what] == [
+        ("all_reduce", 32, group)
+    ]
+
+
+def test_a_time_that_is_missing_is_counted(tmp_path: Path) -> None:
+    events = text([op("aten::mm", 1000, 2000), op("aten::add", 3000, 4000)]).replace('"ts": 3.0', '"ts": ')
+    trace = loader.load(kineto.write_text(tmp_path / "trace.json", events))
+    assert (names(trace, "ops"), trace.lost) == (["aten::mm"], {"events without a time or a length": 1})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [r"app\training\new_model.py", r"C:\Users\me\unet\build.py", r"D:\beef\ubeef\r.py", r"a\b\f\n\t.py"],
+)
+def test_paths_of_windows_whose_backslashes_are_not_escaped(path: str, tmp_path: Path) -> None:
+    torch_path = r"lib\site-packages\torch\nn\functional.py"
+    events = [
+        kineto.function("@outer", 900, 3000), kineto.function("@inner", 950, 2900), op("aten::mm", 1000, 2000),
+        annotation("say \n it", 4000, 5000),
+    ]  # fmt: skip
+    written = (
+        text(events).replace("@outer", f"{path}(219): run_uxd").replace("@inner", f"{torch_path}(9): linear")
+    )
+    trace = loader.load(kineto.write_text(tmp_path / "trace.json", written))
+    assert trace.lost == {}
+    assert [trace.stacks[number].frames for number in trace.ops.stack.tolist()] == [(f"{path}:219",)]
+    assert names(trace, "ranges") == ["say \n it"] or r"\U" in path or r"\m" in path  # JSON otherwise
+
+
+def test_a_stack_of_windows_in_an_event(tmp_path: Path) -> None:
+    stack = r"C:\env\lib\site-packages\torch\nn\functional.py(1690): linear;C:\net.py(7): forward;C:\proj\t.py(3): m"
+    written = text([op("aten::mm", 1000, 2000, **{"Call stack": "@"})]).replace('"@"', f'"{stack}"')
+    trace = loader.load(kineto.write_text(tmp_path / "trace.json", written))
+    assert [one.frames for one in trace.stacks] == [(r"C:\proj\t.py:3", r"C:\net.py:7")]
+
+
+def test_escaped_backslashes_stay_as_they_are(tmp_path: Path) -> None:
+    trace = loader.load(
+        kineto.write(
+            tmp_path / "t.json", [kineto.function("a\\new.py(1): f", 900, 3000), op("aten::mm", 1000, 2000)]
+        )
+    )
+    assert [one.frames for one in trace.stacks] == [("a\\new.py:1",)]
+
+
+def unfinished(event: dict[str, Any], length: float = -1) -> dict[str, Any]:
+    return event | {"dur": length}
+
+
+def test_events_that_had_not_ended_last_to_the_end_of_the_file(tmp_path: Path) -> None:
+    """The file ends with a kernel, at 9 us."""
+    events = [
+        unfinished(annotation("ProfilerStep#4", 500, 0)), unfinished(op("aten::linear", 1000, 0)),
+        op("aten::mm", 1500, 2500), unfinished(launch(1600, 0, 1), -0.001), kernel("k", 8000, 9000, 1),
+        unfinished(op("aten::odd", 3000, 0), -7), unfinished(kernel("k", 3000, 4000, 2)),
+    ]  # fmt: skip
+    trace = loader.load(kineto.write(tmp_path / "trace.json", events))
+    ended = "operators, ranges and calls that had not ended (taken to last to the end of the file, kept)"
+    assert trace.lost == {ended: 3, "events without a time or a length": 2}
+    assert trace.steps.end.tolist() == [8500]
+    assert dict(zip(names(trace, "ops"), trace.ops.end.tolist())) == {"aten::linear": 8500, "aten::mm": 2000}
+    assert rows(trace).launch_end.values.tolist() == [8500]

@@ -128,7 +128,9 @@ class World:
     def _launch(self, node: Node) -> None:
         self.correlation += 1
         node.correlation = self.correlation
-        for _ in range(self.rng.choice((0, 1, 1, 2))):  # a graph replay starts several
+        count = self.rng.choice((0, 1, 1, 2))
+        node.name = ("cudaEventRecord", "cudaLaunchKernel", "cudaGraphLaunch")[count]
+        for _ in range(count):
             kind = self.rng.choice(("kernel", "kernel", "copy", "set"))
             start = self.clock + self.unit * self.rng.randint(0, 9)
             end = start + self.unit * self.rng.randint(0, 9)

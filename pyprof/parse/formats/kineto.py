@@ -90,6 +90,7 @@ def read(path: Path) -> Trace:
     """Read one file without its companions."""
     lost: dict[str, int] = {}
     header, collector = pieces.read(path, lost) or _whole(path, lost)
+    collector.close()
     renumber(collector)
     trace = _Builder(path, header, collector).trace()
     if not len(trace.ops) and not len(trace.gpu):

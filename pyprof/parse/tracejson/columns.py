@@ -46,6 +46,7 @@ _METADATA, _INSTANT = -1, -2
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
 _LAST = np.iinfo(np.int64).max
 TIMELESS = "events without a time or a length"
+_OPEN = "operators, ranges and calls that had not ended (taken to last to the end of the file, kept)"
 
 
 class Parts:
@@ -99,6 +100,15 @@ class Parts:
             self._pieces[name] = [
                 place[piece].astype(piece.dtype, copy=False) for piece in self._pieces[name]
             ]
+
+    def replace(self, name: str, old: int, new: int) -> int:
+        """Replace a value of a column, and return how often it was there."""
+        count = 0
+        for piece in self._pieces.get(name, ()):
+            there = piece == old
+            count += int(np.count_nonzero(there))
+            piece[there] = new
+        return count
 
     def column(self, name: str, shape: tuple[int, ...] = ()) -> Column:
         """Return a column of which some values may be missing."""
@@ -219,15 +229,32 @@ class Collector:
                 )
             sorted_[OPERATOR if verdict else ANNOTATION].append(event)
 
-    def _timed(self, events: list[Event]) -> tuple[list[Event], Ints, Ints]:
-        """Return events with their starts and ends; those without are dropped and counted."""
+    def close(self) -> None:
+        """Let the events of the host that had not ended last to the end of the file, and count them."""
+        host = self.operators, self.annotations, self.launches, self.functions
+        last = max(
+            int(parts.values(name).max(initial=0))
+            for parts in (*host, self.devices)
+            for name in ("start", "end")
+        )
+        self.communications = [
+            (*one[:2], last, *one[3:]) if one[2] == -_LAST else one for one in self.communications
+        ]
+        for parts in host:
+            self._lose(_OPEN, parts.replace("end", -_LAST, last))
+
+    def _timed(self, events: list[Event], host: bool = True) -> tuple[list[Event], Ints, Ints]:
+        """Return events with their starts and ends; those without are dropped and counted. A length of -1 is that of an
+        event of the host that had not ended: its end is set by `close`."""
         start, length = nanoseconds([e.ts for e in events]), nanoseconds([e.dur for e in events])
-        valid = start.mask() & length.mask() & (length.values >= 0)
+        unfinished = np.isin(length.values, (-1, -1000)) & host  # of ns, or of us
+        valid = start.mask() & length.mask() & ((length.values >= 0) | unfinished)
         if not valid.all():
             self._lose(TIMELESS, int((~valid).sum()))
             events = [event for event, ok in zip(events, valid.tolist()) if ok]
             start, length = start.take(np.flatnonzero(valid)), length.take(np.flatnonzero(valid))
-        return events, start.values, start.values + length.values
+            unfinished = unfinished[valid]
+        return events, start.values, np.where(unfinished, -_LAST, start.values + length.values)
 
     def _thread(self, events: Sequence[Event]) -> Ints:
         pids: list[Any] = [event.pid for event in events]
@@ -340,7 +367,7 @@ class Collector:
         )
 
     def _devices(self, events: list[Event], kind: int) -> None:
-        events, start, end = self._timed(events)
+        events, start, end = self._timed(events, host=False)
         decoded: list[DeviceArgs] = arguments(DECODERS[DeviceArgs], events, DeviceArgs())
         device, stream = integers([a.device for a in decoded]), integers([a.stream for a in decoded])
         pid, tid = integers([e.pid for e in events]), integers([number_of(e.tid) for e in events])

@@ -4,8 +4,8 @@
 A file is cut into events without looking into them; `Event` has the fields that define an event's kind, and the
 others (`args`, the times) stay text until they are needed. A text that is not JSON is cut at what looks like the
 border of two events, each is repaired by itself, and what stays unreadable is counted. Known faults of files written
-by torch are quotes and control characters in names, bare N/A and NaN for numbers, and files of killed programs that
-end anywhere.
+by torch are quotes and control characters in names, bare N/A and NaN for numbers, values without quotes or without
+anything, backslashes of Windows that are not escaped, and files of killed programs that end anywhere.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -60,7 +61,7 @@ _EVENTS = msgspec.json.Decoder(list[Event], float_hook=str)
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:
     """Cut a text into events; return None if it has no list of events."""
-    text = text.removeprefix(b"\xef\xbb\xbf")
+    text = _escape_paths(text.removeprefix(b"\xef\xbb\xbf"))
     try:
         if text[:4096].lstrip()[:1] == b"[":
             return Document({}, events_of(text))
@@ -76,6 +77,7 @@ def document(text: bytes, lost: dict[str, int]) -> Document | None:
 def events_of(text: Any) -> list[Any]:
     """Return the events of a list: decoded if they fit and all are sound, otherwise as text. Raises one of `FAULTS` for
     anything that is not a list."""
+    text = _escape_paths(text)
     if len(text) <= _AT_ONCE:
         with suppress(*FAULTS):
             return _EVENTS.decode(text)
@@ -130,10 +132,12 @@ def decode_one(decoder: msgspec.json.Decoder[_Type], text: bytes) -> _Type | Non
             return None
         text = _clean(text)
     for repair in (bytes, _escape_names, _escape_strings):
-        try:
-            return decoder.decode(repair(text))
-        except FAULTS:
-            continue
+        repaired = repair(text)
+        for complete in (bytes, _complete_values):
+            try:
+                return decoder.decode(complete(repaired))
+            except FAULTS:
+                continue
     return None
 
 
@@ -146,9 +150,27 @@ BORDER = re.compile(rb"\}\s*,\s*\{(?=\s*(?:\}|" + _KEY + rb"))")
 # Up to the next name at most: a text of nothing but names would take quadratic time.
 _NAME = re.compile(rb'("name"\s*:\s*")((?:(?!"name"\s*:).)*?)(?="\s*(?:\}|,\s*' + _KEY + rb"))", re.S)
 LIST_BEGINS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_LIST_ENDS, _TRIES = re.compile(rb"\}\s*\]"), 4
 _NO_NUMBER = re.compile(rb"(:\s*|[\[,]\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
-# A backslash; a surrogate pair, 12 bytes; a lone surrogate, 6 bytes.
-_ESCAPES = re.compile(rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u[dD][89a-fA-F]\w\w")
+# A backslash; a surrogate pair, 12 bytes; a lone surrogate, 6 bytes; a backslash that begins no escape, 1 byte.
+_ESCAPES = re.compile(
+    rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\u[dD][89a-fA-F]\w\w|"
+    rb"\\(?![\"\\/bfnrt]|u[0-9a-fA-F]{4})"
+)
+_REPLACED = {1: rb"\\", 6: rb"\ufffd"}
+# A string; a key without a value; a gap between commas; a comma after the last; a value that may not be JSON, up to
+# the next key or the end.
+_VALUES = re.compile(
+    rb'"(?:\\.|[^"\\])*+"|(?P<colon>:)\s*(?=[,}])|(?P<comma>[\[,])\s*(?=,)|,\s*(?=[}\]])|'
+    rb'(?<=:)\s*(?P<word>[^"\s{\[,}\]][^"{}\[\]]{0,300}?)(?=,\s*["}\]]|[}\]])',
+    re.S,
+)
+_SCALARS = msgspec.json.Decoder(int | float | bool | None)
+# A frame whose path has single backslashes, in a name or at the beginning of a stack, and the rest of the text.
+_PATHS = re.compile(
+    rb'("(?:name|Call stack)"\s*:\s*")((?:[A-Za-z]:)?[^"\\():;]*+(?:\\[^"\\():;]++)+\(\d+\): [^"]*)'
+)
+_SINGLE = re.compile(rb"\\\\|\\(?!\")")
 _CONTROL = bytes(range(32))
 _AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
 
@@ -156,8 +178,45 @@ _AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
 def _clean(text: bytes) -> bytes:
     """Clean a text of control characters, foreign words for "no number", invalid UTF-8 and half characters."""
     text = text.translate(_AS_SPACE).decode("utf-8", "replace").encode()
-    text = _ESCAPES.sub(lambda match: b"\\ufffd" if len(match[0]) == 6 else match[0], text)
+    text = _ESCAPES.sub(lambda match: _REPLACED.get(len(match[0]), match[0]), text)
     return _NO_NUMBER.sub(rb"\1null", text)
+
+
+def _escape_paths(text: Any) -> Any:
+    r"""Escape the backslashes of Windows' paths, which torch up to 2.0 wrote as they are: some look like escapes,
+    and the text is JSON with other names.
+
+    >>> _escape_paths(rb'{"name": "app\new_model.py(219): run", "ts": 1}')
+    b'{"name": "app\\\\new_model.py(219): run", "ts": 1}'
+    """
+    if re.search(rb"\\", text) is None or _PATHS.search(text) is None:
+        return text
+
+    def escape(match: re.Match[bytes]) -> bytes:
+        return match[1] + _SINGLE.sub(lambda one: one[0].ljust(2, b"\\"), match[2])
+
+    return _PATHS.sub(escape, bytes(text))
+
+
+def _complete_values(text: bytes) -> bytes:
+    """Replace missing values by null, and put quotes around words that have none.
+
+    >>> _complete_values(b'{"a": , "b": default_pg, "c": [1,,2], "d": 5,}')
+    b'{"a":null, "b":"default_pg", "c": [1,null,2], "d":5}'
+    """
+
+    def complete(match: re.Match[bytes]) -> bytes:
+        if match[0][:1] == b'"':
+            return match[0]
+        if match["word"] is None:
+            return next((sign + b"null" for sign in (match["colon"], match["comma"]) if sign), b"")
+        word: bytes = match["word"].rstrip()
+        with suppress(*FAULTS):
+            _SCALARS.decode(word)
+            return word
+        return msgspec.json.encode(word.decode("utf-8", "replace"))
+
+    return _VALUES.sub(complete, text)
 
 
 def _escape_names(text: bytes) -> bytes:
@@ -214,7 +273,7 @@ def _cut_damaged(text: bytes, lost: dict[str, int]) -> Document | None:
     ends = [*(start + 1 for start, _ in borders), len(text)]
     view = memoryview(text)
     events: list[Any] = [view[a:b] for a, b in zip(starts, ends)]
-    end = _first_object(text, starts[-1])
+    end = _first_object(text, starts[-1]) or _repaired_end(text, starts[-1])
     events[-1:] = [view[starts[-1] : end]] if end else []
     remainder = text[end or starts[-1] :]
     if not end and remainder.strip(b" \t\r\n]}"):
@@ -233,6 +292,14 @@ def _first_object(text: bytes, start: int) -> int:
     except (ValueError, RecursionError):
         return 0
     return start + length if isinstance(value, dict) else 0
+
+
+def _repaired_end(text: bytes, start: int) -> int:
+    """Return the end of the last event of a list if a repair makes it an object; 0 if it is incomplete."""
+    for match in islice(_LIST_ENDS.finditer(text, start, start + _LONGEST), _TRIES):
+        if decode_one(_EVENT, text[start : match.start() + 1]) is not None:
+            return match.start() + 1
+    return 0
 
 
 def _object(text: bytes) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def frame(name: str) -> str | None:
     ('train.py:12', None, None)
     """
     match = _FRAME.match(name)
-    if match is None or match["file"].startswith(_INTERNAL) or "/site-packages/torch/" in match["file"]:
+    file = "" if match is None else match["file"].replace("\\", "/")
+    if match is None or file.startswith(_INTERNAL) or "/site-packages/torch/" in file:
         return None
     return f"{match['file']}:{match['line']}"
 

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small inputs after public bug reports (cases/README.md of the recordings of others): the right answers, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyprof import session
+
+Load = Callable[[str], session.Profile]
+
+
+@pytest.fixture
+def case(data: Path) -> Load:
+    """The one recording in the folder of a case, given by its first letters."""
+
+    def load(name: str) -> session.Profile:
+        (folder,) = (data / "cases").glob(f"{name}-*")
+        files = [path for path in folder.iterdir() if path.suffix in (".json", ".sqlite")]
+        return session.load(files[0] if len(files) == 1 else folder)
+
+    if not (data / "cases").is_dir():
+        pytest.skip("no cases among the recordings of others")
+    return load
+
+
+def times(prof: session.Profile) -> dict[str, int]:
+    """ns on the device (without one: on the CPU) by type of operator."""
+    table = prof.report("op_type")
+    return dict(zip(table["type"], map(int, table["gpu"])))
+
+
+def missing(prof: session.Profile) -> dict[str, int]:
+    return dict(prof.database.rows("select reason, count from lost"))
+
+
+@pytest.mark.parametrize(("name", "count", "every"), [("a01", 6, 6), ("a32", 20, 50)])
+def test_launches_without_a_kernel(case: Load, name: str, count: int, every: int):
+    prof = case(name)
+    assert sum(missing(prof).values()) == count
+    assert f"The work of {count} of {every} launches is not in the recording" in str(prof.overview)
+
+
+def test_a_value_that_is_missing(case: Load):
+    prof = case("a07")
+    assert missing(prof) == {}
+    assert prof.database.rows("select sum(duration_ns), count(*) from event where kind = 0") == [(420_000, 2)]
+    assert prof.database.rows("select count(*) from collective") == [(1,)]
+
+
+def test_a_path_of_windows(case: Load):
+    (line,) = case("a10").report("source_line")["line"].tolist()
+    assert line.endswith("new_model.py:219")
+
+
+def test_events_that_had_not_ended(case: Load):
+    prof = case("a35")
+    (count,) = (number for reason, number in missing(prof).items() if "had not ended" in reason)
+    assert count == 3
+    end = prof.database.rows("select max(end_ns) from worker")[0][0]
+    assert prof.database.rows("select count(*) from step where end_ns = ?", (end,)) == [(1,)]
