@@ -62,3 +62,20 @@ def test_events_that_had_not_ended(case: Load):
     assert count == 3
     end = prof.database.rows("select max(end_ns) from worker")[0][0]
     assert prof.database.rows("select count(*) from step where end_ns = ?", (end,)) == [(1,)]
+
+
+def test_a_kernel_that_lasts_over_the_next_ones(case: Load):
+    prof = case("a13")
+    assert prof.database.rows("select max(duration_ns), count(*) from event where kind = 0") == [
+        (100_000, 10)
+    ]
+    assert "impossible times" in str(prof.findings["problem"].tolist())
+    assert "Step 20.0 ms" in str(prof.overview)
+
+
+def test_kernels_at_time_0(case: Load):
+    """The first operator starts at 264.504 s, the last kernel ends 5.3 ms later."""
+    prof = case("a14")
+    assert prof.database.rows("select end_ns - start_ns from worker") == [(5_300_000,)]
+    assert "impossible times" in str(prof.findings["problem"].tolist())
+    assert all((one.finding.saving or 0) <= 5_300_000 for one in prof.outcomes if one.finding)

@@ -15,7 +15,16 @@ import numpy as np
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError
 from pyprof.model import Device, Trace
-from pyprof.parse import archive, early_stop, folder, limits, missing_work, pool, reader_process
+from pyprof.parse import (
+    archive,
+    early_stop,
+    folder,
+    impossible_times,
+    limits,
+    missing_work,
+    pool,
+    reader_process,
+)
 from pyprof.parse.formats import EXPECTED, NO_RECORDING, formats
 from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
 
@@ -89,6 +98,7 @@ def _load(path: Path) -> Trace:
         if format_.sniff(path):
             trace = limits.apply(format_.load(path))
             missing_work.note(trace)
+            impossible_times.repair(trace)
             early_stop.note(trace)
             return trace
     if is_profile(path):
