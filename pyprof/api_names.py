@@ -38,6 +38,10 @@ _NAMES = {"runtime": _RUNTIME, "driver": _DRIVER}
 
 API_KINDS = ("launch", "memcpy", "memset", "malloc", "free", "sync", "event", "graph", "other")
 STARTS_WORK = (0, 1, 2)  # kinds of calls that start work on a device
+_ONE_KERNEL = re.compile(
+    r"(?:(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Grid|ByPtr|(?:Cooperative)?Kernel(?:ExC?)?)?(?:Async)?|"
+    r"urEnqueueKernelLaunch(?:Exp)?)(?:_pts[dz])?(?:_v\d+)?"
+)
 # The first pattern that matches decides.
 _KINDS = (
     ("graph", r"^(?:cuda|cu)Graph"),
@@ -58,6 +62,15 @@ def without_version(name: str) -> str:
     'cudaLaunchKernel'
     """
     return name.partition("_v")[0]
+
+
+def starts_one_kernel(name: str) -> bool:
+    """Return whether a call starts exactly one kernel.
+
+    >>> [starts_one_kernel(n) for n in ("cudaLaunchKernel_ptsz_v7000", "hipModuleLaunchKernel", "cudaLaunchHostFunc")]
+    [True, True, False]
+    """
+    return _ONE_KERNEL.fullmatch(name) is not None
 
 
 def api_name(library: str, number: int) -> str:

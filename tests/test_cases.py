@@ -79,3 +79,18 @@ def test_kernels_at_time_0(case: Load):
     assert prof.database.rows("select end_ns - start_ns from worker") == [(5_300_000,)]
     assert "impossible times" in str(prof.findings["problem"].tolist())
     assert all((one.finding.saving or 0) <= 5_300_000 for one in prof.outcomes if one.finding)
+
+
+def test_external_ids_without_correlations(case: Load):
+    prof = case("b02")
+    assert times(prof) == {"mm": 8_720_000}
+    coverage = prof.coverage
+    assert set(coverage.loc[coverage["line"] == "operator", "part"]) == {"known"}
+
+
+def test_two_kernels_that_share_a_correlation(case: Load):
+    assert times(case("a34")) == {"mm": 400_000, "softmax": 1_200_000}
+
+
+def test_ranks_merged_into_one_file(case: Load):
+    assert any("give the folder" in reason for reason in missing(case("a12")))

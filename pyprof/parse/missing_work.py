@@ -15,15 +15,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from pyprof import intervals
-from pyprof.api_names import without_version
+from pyprof.api_names import starts_one_kernel, without_version
 from pyprof.model import Bools, Ints, Trace
 from pyprof.parse.join import link
 
 _END = " whose work is not in the file"
-_KERNEL = re.compile(
-    r"(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Grid|ByPtr|(?:Cooperative)?Kernel(?:ExC?)?)?(?:Async)?|"
-    r"urEnqueueKernelLaunch(?:Exp)?|(?:cuda|cu|hip)GraphLaunch"
-)
+_GRAPH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 _MAY_BE_EMPTY = re.compile(r"(?:cuda|cu|hip)Mem(?:cpy|set)(?!Batch)\w*")
 _CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture\w*")
 _MODE = re.compile(r"_pts[dz]$")  # the stream that a call means by 0
@@ -41,7 +38,9 @@ def note(trace: Trace) -> None:
         code: _MODE.sub("", without_version(trace.strings[code]))
         for code in np.unique(launches.name).tolist()
     }
-    kernel = _named(trace, {code for code, name in names.items() if _KERNEL.fullmatch(name)})
+    kernel = _named(
+        trace, {code for code, name in names.items() if starts_one_kernel(name) or _GRAPH.fullmatch(name)}
+    )
     maybe = _named(trace, {code for code, name in names.items() if _MAY_BE_EMPTY.fullmatch(name)})
     if not (kernel | maybe).any() or (len(gpu) and not gpu.correlation.mask().any()):
         return

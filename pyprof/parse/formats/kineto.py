@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces of torch.profiler (`export_chrome_trace`, `tensorboard_trace_handler`): Chrome trace JSON, plain or gzip.
 
-Kernels belong to the operator around their launch on its thread; the trace's "External id" is of several kinds and
-serves only as a check. Times are integers of ns. Whatever a trace leaves out stays unknown: shapes, stacks, memory
-and modules are present only if the profiler was configured to record them. Source: libkineto (output_json.cpp) and
-torch/csrc/profiler of the versions since 1.8.1; see `tracejson`.
+Kernels belong to the operator around their launch on its thread; the trace's "External id" is of several kinds: it is
+a check, and a link only where nothing has a correlation. Times are integers of ns. Whatever a trace leaves out stays
+unknown: shapes, stacks, memory and modules are present only if the profiler was configured to record them. Source:
+libkineto (output_json.cpp) and torch/csrc/profiler of the versions since 1.8.1; see `tracejson`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pyprof import intervals
+from pyprof.api_names import STARTS_WORK, api_kind
 from pyprof.errors import FormatError
 from pyprof.marker import encode, is_backward
 from pyprof.model import (
@@ -50,11 +51,13 @@ from pyprof.parse.tracejson import (
     communication,
     convolutions,
     experts,
+    external_ids,
     facts,
     graph_captures,
     headers,
     pieces,
     requests,
+    shared_numbers,
 )
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.arguments import call
@@ -81,6 +84,7 @@ class Kineto:
     @staticmethod
     def load(path: Path) -> Trace:
         trace = read(path)
+        shared_numbers.untangle(trace)
         graph_captures.join(trace, path, read)
         requests.add_sequence_lengths(trace)
         return trace
@@ -247,11 +251,7 @@ class _Builder:
 
     def _launches(self, stacks: Stacks, ops: Ops) -> Launches:
         columns = self.events.launches
-        thread, start, correlation = (
-            self._thread(columns),
-            columns.values("start"),
-            columns.column("correlation"),
-        )
+        thread, start, correlation = self._thread(columns), columns.values("start"), self._correlations[0]
         stack = np.full(len(start), -1, np.int32)
         outside = np.flatnonzero(~_inside(ops, thread, start))
         stack[outside] = stacks.at(thread[outside], start[outside])
@@ -261,6 +261,27 @@ class _Builder:
             correlation=np.where(correlation.mask(), correlation.values, -1),
             kernel=Column(np.maximum(kernel, 0), kernel >= 0), node=columns.column("node"),
         )  # fmt: skip
+
+    @cached_property
+    def _correlations(self) -> tuple[Column, Column]:
+        """Return the correlations of API calls and of device events; where no event has one, numbers from equal
+        External ids."""
+        calls, devices = self.events.launches, self.events.devices
+        own = calls.column("correlation"), devices.column("correlation")
+        if own[0].mask().any() or own[1].mask().any():
+            return own
+        starts = [api_kind(text) in STARTS_WORK for text in self.strings.texts]
+        works = np.array([*starts, False], bool)[calls.values("name", np.int32)]
+        return external_ids.pair(calls.column("external"), works, devices.column("external"))
+
+    def _operators_of(self, correlation: Column) -> Ints:
+        """Return the operator of each device event, -1 where its launch decides: by equal External ids, if nothing in
+        the file has the number of a launch."""
+        ids = self.events.operators.column("external"), self.events.devices.column("external")
+        if correlation.mask().any() or not len(ids[0].values):
+            return np.full(len(correlation.values), -1, np.int32)
+        starts = self.events.operators.values("start"), self.events.devices.values("start")
+        return external_ids.operators(*ids, *starts)
 
     def _ranges(self) -> tuple[Ranges, Steps]:
         """Return the ranges of the user, and the steps among them."""
@@ -300,14 +321,14 @@ class _Builder:
         kind = columns.values("kind", np.int8)
         ends = [Column(side[name], (side[name] >= 0) & (kind == MEMCPY)) for side in (source, target)]
         name = np.where(kind == KERNEL, name, renamed[name])
-        node, correlation = columns.column("node"), columns.column("correlation")
+        node, correlation = columns.column("node"), self._correlations[1]
         plain = ("device", "context", "stream", "registers", "shared_memory", "bytes", "occupancy")
         return Gpu(
             process=self._owner(launches, correlation), start=columns.values("start"), end=columns.values("end"),
             kind=kind, name=name.astype(np.int32), grid=columns.column("grid", (3,)),
             block=columns.column("block", (3,)),
             correlation=correlation, graph_node=Column(node.values, node.mask() & (node.values != 0)),
-            source_kind=ends[0], target_kind=ends[1], op=np.full(len(kind), -1, np.int32),
+            source_kind=ends[0], target_kind=ends[1], op=self._operators_of(correlation),
             **{key: columns.column(key) for key in plain},
         )  # fmt: skip
 

@@ -328,6 +328,7 @@ class Collector:
         self.launches.add(
             self._place, thread=self._thread(events), start=start, end=end, name=self._code(events),
             correlation=integers([a.correlation for a in decoded]), node=integers([a.node for a in decoded]),
+            external=integers([a.external for a in decoded]),
             kernel=np.array([-1 if a.kernel is None else code(a.kernel) for a in decoded], np.int32),
         )  # fmt: skip
 

@@ -83,6 +83,7 @@ class LaunchArgs(msgspec.Struct, gc=False):
     correlation: Any = None
     kernel: str | None = None
     node: Any = _field("graph node id")
+    external: Any = _field("External id")
 
 
 class AllocationArgs(msgspec.Struct, gc=False):
