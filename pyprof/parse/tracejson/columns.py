@@ -16,7 +16,7 @@ import numpy as np
 from pyprof import intervals
 from pyprof.marker import is_backward, is_qualified
 from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
-from pyprof.parse.tracejson import mtia
+from pyprof.parse.tracejson import categories, mtia
 from pyprof.parse.tracejson.arguments import Key
 from pyprof.parse.tracejson.events import Event, arguments
 from pyprof.parse.tracejson.fields import (
@@ -42,10 +42,11 @@ from pyprof.parse.tracejson.fields import (
 from pyprof.parse.tracejson.numeric import either, integers, number_of, triples
 from pyprof.parse.tracejson.times import nanoseconds
 
-_METADATA, _INSTANT = -1, -2
+_METADATA, _INSTANT, _BY_PROCESS = -1, -2, -3
 _DEVICE_KINDS = {DEVICE_KERNEL: KERNEL, DEVICE_COPY: MEMCPY, DEVICE_SET: MEMSET}
 _LAST = np.iinfo(np.int64).max
 TIMELESS = "events without a time or a length"
+_ARROWS = "kernels of which the file has only the arrows from their operators, and no times"
 _OPEN = "operators, ranges and calls that had not ended (taken to last to the end of the file, kept)"
 
 
@@ -138,6 +139,7 @@ class Collector:
         self.communications: list[tuple[int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
         # The same, sorted, with the device event first (-1: none); set once all events are collected.
         self.collectives: list[tuple[int, int, int, int, str, int, OperatorArgs | DeviceArgs]] = []
+        self.without_category: list[Event] = []  # until the names of all processes are known
         self.losses: list[tuple[int, dict[str, int]]] = []  # position in the file, losses there
         self.count = 0  # all events, including those that could not be read
         self._place = 0
@@ -160,6 +162,7 @@ class Collector:
         for kind, group in sorted_.items():
             if isinstance(kind, str):
                 self._lose(kind, len(group))
+        self.without_category += sorted_[_BY_PROCESS]
         if sorted_[_METADATA]:
             self._metadata(sorted_[_METADATA])
         sorted_[ALLOCATION] += [event for event in sorted_[_INSTANT] if event.name == "[memory]"]
@@ -206,6 +209,7 @@ class Collector:
             (self.devices, other.devices),
         ):  # fmt: skip
             own.join(theirs)
+        self.without_category += other.without_category
         self.count += other.count
         self.losses += other.losses
 
@@ -230,7 +234,16 @@ class Collector:
             sorted_[OPERATOR if verdict else ANNOTATION].append(event)
 
     def close(self) -> None:
-        """Let the events of the host that had not ended last to the end of the file, and count them."""
+        """Add the events whose process decides their kind. Let events of the host that had not ended last to the end of
+        the file, and count them."""
+        if self.without_category:
+            names = {pid: name for _, pid, name in self.process_names}
+            by_number = {event.pid: names[number] for event in self.without_category
+                         if (number := number_of(event.pid)) in names}  # fmt: skip
+            self._kinds = {("X", None): _no_category(None)}
+            self._lose(_ARROWS, categories.without_kernels(self.without_category))
+            self.add(categories.named(self.without_category, names | by_number))
+            self.without_category = []
         host = self.operators, self.annotations, self.launches, self.functions
         last = max(
             int(parts.values(name).max(initial=0))
@@ -410,11 +423,17 @@ class Collector:
 def _kind(phase: str, category: str | None) -> Any:
     """Return the kind of events with a phase and a category; a sentence for an unknown category."""
     if phase == "X":
-        kind = of_category(category)
-        return f"events of an unknown category, {str(category)[:80]!r}" if kind is None else kind
+        kind = _BY_PROCESS if category is None else of_category(category)
+        return _no_category(category) if kind is None else kind
     if phase in ("s", "f"):
+        if (category or "").startswith(categories.ARROWS):
+            return _BY_PROCESS
         return FLOW if of_category(category) == FLOW else IGNORED
     return {"i": _INSTANT, "I": _INSTANT, "M": _METADATA}.get(phase, IGNORED)
+
+
+def _no_category(category: str | None) -> str:
+    return f"events of an unknown category, {str(category)[:80]!r}"
 
 
 def _merge_numbers(numbers: dict[Any, int], other: dict[Any, int]) -> Ints:
