@@ -293,7 +293,7 @@ TENSOR_CORES = [
     P(r"^sage_fwd", True, "CDNA3", "AITER's Triton SageAttention: tl.dot of int8 queries and keys, of fp8 weights and values"),
     P(r"paged_attention_v\d_kernel|decodewith(paged)?kvcache|masked_multihead_attention", False, _ANY, "vLLM csrc/attention, FlashInfer decode.cuh, TensorRT-LLM: dot products on plain lanes"),
     P(r"_mt\d+x\d+x\d+_(?!mi)", False, "gfx9 and later", "Tensile: a macro tile without MatrixInstruction (MI) runs on vector lanes"),
-    P(r"^_?(?!zn?\d|triton_|(ampere|turing|volta|pascal|maxwell|sm\d+|cutlass)|\w{0,99}(conv|simt|cublas|rocblas|decode|vec))[a-z0-9_]{0,99}(attention|attn|matmul|_mm_|mm_kernel|i8mm|gemm|_bmm|flash|linear|moe|[mvn]sa_|mla|[mg][hq]a_)[a-z0-9_]{0,99}$", True, "Ampere and later, CDNA", "a function of Triton, whose tl.dot is MMA or MFMA, of float32 by TF32 unless it is told otherwise, as Inductor does: names with neither namespace nor arguments"),
+    P(r"^_?(?!gemm_kernel$|zn?\d|triton_|(ampere|turing|volta|pascal|maxwell|sm\d+|cutlass)|\w{0,99}(conv|simt|cublas|rocblas|decode|vec))[a-z0-9_]{0,99}(attention|attn|matmul|_mm_|mm_kernel|i8mm|gemm|_bmm|flash|linear|moe|[mvn]sa_|mla|[mg][hq]a_)[a-z0-9_]{0,99}$", True, "Ampere and later, CDNA", "a function of Triton, whose tl.dot is MMA or MFMA, of float32 by TF32 unless it is told otherwise, as Inductor does: names with neither namespace nor arguments; oneDNN calls every product gemm_kernel, on the vector or the matrix engines of an XPU"),
 ]
 
 # Which gradient of a product a name speaks of. A transposed convolution runs such kernels forward.

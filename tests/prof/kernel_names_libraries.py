@@ -496,6 +496,7 @@ NAMES = [
     ("_fused_reduce_rms_fp8_group_quant_kernel", "norm", NO),
     ("_fused_flatten_fp8_group_quant_kernel", "pointwise", NO),
     ("gemm_kernel_descriptor_persistent", "gemm", YES),
+    ("gemm_kernel", "gemm", UNKNOWN),  # oneDNN on an XPU, of any type
     ("_route_topk_kernel", "sort", NO),
     ("_token_norm_kernel", "norm", NO),
     ("_fused_up_proj_swiglu_kernel", "gemm", YES),
