@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.marker import CallMarker, decode
-from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
+from pyprof.model import GRAPH, KERNEL, MARK, MEMCPY, MEMSET, Device, Trace
 from pyprof.terminal import visible
 from pyprof.units import duration
 
@@ -77,6 +77,8 @@ def counts(trace: Trace) -> dict[str, int]:
     calls = sum(int(per_text[code]) for code in texts if _is_call(trace.strings[int(code)]))
     marks = int(np.count_nonzero(ranges.kind == MARK))
     kinds = {name: int(np.count_nonzero(trace.gpu.kind == kind)) for name, kind in _GPU.items()}
+    if not kinds["graphs"]:
+        del kinds["graphs"]  # no recorder but nsys has them
     return {
         **kinds,
         "launches": len(trace.launches),
@@ -89,7 +91,7 @@ def counts(trace: Trace) -> dict[str, int]:
     }
 
 
-_GPU = {"kernels": KERNEL, "copies": MEMCPY, "sets": MEMSET}
+_GPU = {"kernels": KERNEL, "graphs": GRAPH, "copies": MEMCPY, "sets": MEMSET}
 
 
 def _is_call(text: str) -> bool:

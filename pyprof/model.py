@@ -211,12 +211,13 @@ class Strings:
 
 # Kinds of a range, and of a GPU event or row.
 PUSH_POP, START_END, MARK = 0, 1, 2
-KERNEL, MEMCPY, MEMSET, OPERATOR = 0, 1, 2, 3
+KERNEL, MEMCPY, MEMSET, OPERATOR, GRAPH = 0, 1, 2, 3, 4
+KERNELS = (KERNEL, GRAPH)  # a replay of a CUDA graph that was recorded as a whole counts as a kernel
 # Source: ENUM_CUDA_MEM_KIND of Nsight Systems' exports.
 MEMORY_KINDS = {
     0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static", 6: "managed static"
 }  # fmt: skip
-KINDS = ("kernel", "memcpy", "memset", "operator")
+KINDS = ("kernel", "memcpy", "memset", "operator", "graph")
 DIRECTIONS = ("fprop", "bprop", "na")
 FPROP, BPROP, NO_DIRECTION = 0, 1, 2
 PHASES = ("forward", "backward", "recompute", "optimizer", "none")
@@ -297,7 +298,8 @@ class Launches:
 
 @dataclass
 class Gpu:
-    """Kernels, copies and sets on a device. `process` is -1 where it is unknown; `grid` and `block` are (n, 3)."""
+    """Kernels, copies, sets and whole replays of graphs on a device. `process` is -1 where it is unknown; `grid` and
+    `block` are (n, 3)."""
 
     process: Ints
     device: Column

@@ -94,3 +94,28 @@ def test_two_kernels_that_share_a_correlation(case: Load):
 
 def test_ranks_merged_into_one_file(case: Load):
     assert any("give the folder" in reason for reason in missing(case("a12")))
+
+
+def test_replays_of_graphs_as_a_whole(case: Load):
+    prof = case("a23")
+    step = prof.overview.figures.step
+    assert round(step.busy or 0) == 81
+    assert prof.database.rows("select count(*), sum(duration_ns) from event where kind = 4") == [
+        (20, 16_000_000)
+    ]
+    assert not {"R03", "R05", "R06"} & {one.rule.id for one in prof.outcomes if one.finding}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("a11", {"mm": 320_000}), ("a18", {"mm": 750_000})])
+def test_events_without_a_category(case: Load, name: str, expected: dict[str, int]):
+    prof = case(name)
+    assert times(prof) == expected
+    count = {"a11": 4, "a18": 5}[name]
+    assert prof.database.rows("select count(*) from event where kind = 0") == [(count,)]
+
+
+def test_products_of_an_xpu(case: Load):
+    prof = case("a17")
+    assert times(prof)["mm"] == 400_000
+    assert prof.database.rows("select count(*) from event where kind = 1") == [(1,)]
+    assert not prof.report("kernel_summary")["tc"].fillna(False).any()

@@ -24,7 +24,7 @@ from pyprof.analysis.timeline import Activity
 from pyprof.api_names import API_KINDS
 from pyprof.errors import UsageError
 from pyprof.intervals import groups
-from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints
+from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints
 from pyprof.store import blocks
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
@@ -267,8 +267,8 @@ class _Worker:
         """Partition each iteration. The parts sum to exactly its length without pauses."""
         event = self._event
         start, end = event["start_ns"].values, event["start_ns"].values + event["duration_ns"].values
-        kernel = event["kind"].values == KERNEL
-        memory = (event["kind"].values != KERNEL) & (event["kind"].values != OPERATOR)
+        kernel = np.isin(event["kind"].values, KERNELS)
+        memory = ~kernel & (event["kind"].values != OPERATOR)
         tc = event["tc"].values == 1
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
@@ -306,7 +306,7 @@ class _Worker:
         first, last = (np.searchsorted(index, ids - self.low) for ids in (self.event_bounds, self.event_ends))
         kind, tc = event["kind"].values[index], event["tc"].values[index] == 1
         start, dur = event["start_ns"].values[index], event["duration_ns"].values[index]
-        kernel = kind == KERNEL
+        kernel = np.isin(kind, KERNELS)
 
         def sum_of(weight: Ints, mask: Ints) -> Ints:
             inputs.check_sum(self.store.label, weight[mask])  # waits are longer than what waited

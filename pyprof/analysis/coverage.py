@@ -15,7 +15,7 @@ import pandas as pd
 
 from pyprof.api_names import STARTS_WORK
 from pyprof.metrics import share
-from pyprof.model import BASES, KEPT, KERNEL, OPERATOR
+from pyprof.model import BASES, KEPT, KERNELS, OPERATOR
 from pyprof.parse import missing_work
 from pyprof.store import reads
 from pyprof.store.files import Store
@@ -93,9 +93,9 @@ def _facts(store: Store, spans: Sequence[tuple[int, int]] | None) -> pd.DataFram
             lacks = {name: (~event[name].mask()).astype(np.int64) for name in ("flops", "bytes", "api")}
             cells = (
                 worker_of(event["id"].values), event["operator"].values, event["site"].values, event["basis"].values,
-                lacks["flops"], lacks["bytes"], lacks["api"] * (kind < OPERATOR), event["duration_ns"].values, 1,
+                lacks["flops"], lacks["bytes"], lacks["api"] * (kind != OPERATOR), event["duration_ns"].values, 1,
             )  # fmt: skip
-            computes = np.isin(kind, (KERNEL, OPERATOR))
+            computes = np.isin(kind, (*KERNELS, OPERATOR))
             parts.append(pd.DataFrame(dict(zip(columns, cells)))[computes].groupby(keys).sum().reset_index())
     return pd.concat(parts).groupby(keys, sort=True).sum().reset_index()
 

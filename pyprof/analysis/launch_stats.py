@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof import occupancy
-from pyprof.model import KERNEL, Bools, Ints
+from pyprof.model import KERNELS, Bools, Ints
 from pyprof.store.files import Store
 
 _NONE = -1
@@ -48,7 +48,7 @@ def weights(
     """Return, per event, its weights in the columns of `iteration_device`. `event`: kind, start_ns, duration_ns,
     geometry (-1: none)."""
     kind, start, dur = event["kind"], event["start_ns"], event["duration_ns"]
-    kernel = kind == KERNEL
+    kernel = np.isin(kind, KERNELS)
     multiprocessors, share = (part[event["geometry"]] for part in filled)
     shaped, rated = kernel & (multiprocessors >= 0), kernel & (share >= 0)
     return {

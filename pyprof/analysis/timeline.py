@@ -14,7 +14,7 @@ import pandas as pd
 
 from pyprof.analysis import communication
 from pyprof.analysis.partition import Union, pauses
-from pyprof.model import KERNEL, MEMCPY, MEMSET, NO_PHASE, OPERATOR, PUSH_POP, Bools, Column, Ints
+from pyprof.model import KERNELS, MEMCPY, MEMSET, NO_PHASE, OPERATOR, PUSH_POP, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 from pyprof.store import reads
 from pyprof.store.files import Store
@@ -121,12 +121,12 @@ class Activity:
 
     @cached_property
     def event(self) -> Mapping[str, Column]:
-        """Kernels, copies and sets."""
+        """Kernels, copies, sets and whole replays of graphs."""
         names = (
             "id", "kind", "device", "name", "operator", "api", "start_ns", "duration_ns", "geometry", "tc",
             "copied_bytes", "copy_from", "copy_to",
         )  # fmt: skip
-        return Columns(self, "event", names, (KERNEL, MEMCPY, MEMSET))
+        return Columns(self, "event", names, (*KERNELS, MEMCPY, MEMSET))
 
     def _once(self, *names: str) -> dict[str, Column]:
         """Return columns of the events without keeping them."""
@@ -241,8 +241,8 @@ class Activity:
 
     @cached_property
     def kernel(self) -> Bools:
-        """Kernels, collectives among them."""
-        mask: Bools = self.event["kind"].values == KERNEL
+        """Kernels, collectives and whole replays of graphs among them."""
+        mask: Bools = np.isin(self.event["kind"].values, KERNELS)
         return mask
 
     @cached_property

@@ -17,7 +17,7 @@ from pyprof import intervals
 from pyprof.analysis.operator_tree import Selection, Tree, tree, tree_of
 from pyprof.analysis.stretches import Part, parts, stretches
 from pyprof.analysis.timeline import Activity
-from pyprof.model import KERNEL, MEMCPY, MEMSET, Bools, Column, Ints
+from pyprof.model import KERNELS, MEMCPY, MEMSET, Bools, Column, Ints
 from pyprof.store.ids import first_id
 
 _RANGE = ("id", "thread", "start_ns", "duration_ns", "text", "args", "stack", "kind")
@@ -161,7 +161,7 @@ def _events(activity: Activity) -> Iterator[Part]:
         out[launched] = call["start_ns"].values[np.searchsorted(call["id"].values, id_)]
         return out
 
-    on_gpu = (KERNEL, MEMCPY, MEMSET)
+    on_gpu = (*KERNELS, MEMCPY, MEMSET)
     yield from _read(activity, "event", _EVENT, lambda one: np.isin(one["kind"].values, on_gpu), start=launch)
 
 

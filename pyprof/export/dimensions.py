@@ -13,7 +13,7 @@ from pyprof.export.json_text import quoted
 from pyprof.model import DIRECTIONS, PHASES
 from pyprof.store.files import Store
 
-CATEGORIES = (',"cat":"kernel"', ',"cat":"gpu_memcpy"', ',"cat":"gpu_memset"')
+CATEGORIES = (',"cat":"kernel"', ',"cat":"gpu_memcpy"', ',"cat":"gpu_memset"', "", ',"cat":"kernel"')
 _VERSION = re.compile(r"_v[0-9]+$")  # cudaLaunchKernel_v7000
 
 

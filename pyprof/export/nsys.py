@@ -16,13 +16,13 @@ from contextlib import closing
 import pyprof
 from pyprof.errors import UsageError
 from pyprof.export import Window, exporter
-from pyprof.model import MARK, START_END
-from pyprof.parse.formats.nsys import COPY_KINDS
+from pyprof.model import KERNEL, MARK, START_END
+from pyprof.parse.formats.nsys import COPY_KINDS, GRAPH_NAME
 from pyprof.parse.merge import unix_start
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
-from pyprof.store.kinds import IS_COPY, IS_KERNEL, IS_MARK, IS_NO_FUNCTION, IS_OPERATOR_EVENT, IS_SET
+from pyprof.store.kinds import IS_COPY, IS_GRAPH, IS_MARK, IS_NO_FUNCTION, IS_OPERATOR_EVENT, IS_SET
 
 _TID, _PID = 24, 24  # bits
 _NUMBER = NUMBER_MASK  # bits of an id that number the rows of a worker
@@ -49,6 +49,9 @@ create table CUPTI_ACTIVITY_KIND_KERNEL (
 create table CUPTI_ACTIVITY_KIND_MEMCPY (
     start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
     globalPid integer, bytes integer, copyKind integer, srcKind integer, dstKind integer, graphNodeId integer);
+create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE (
+    start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
+    globalPid integer, graphId integer, graphExecId integer, originalGraphId integer);
 create table CUPTI_ACTIVITY_KIND_MEMSET (
     start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer,
     globalPid integer, value integer, bytes integer, graphNodeId integer, memKind integer);
@@ -180,7 +183,12 @@ def _queries(window: Window) -> list[str]:
             select {common.format(more="null, ")}, event.name * 3 + 1, event.name * 3 + 2, null, registers, grid_x,
                    grid_y, grid_z, block_x, block_y, block_z, shared_memory_bytes, shared_memory_bytes * 0, event.graph
             {source} left join profile.geometry on geometry.id = event.geometry
-            where event.{IS_KERNEL} and {within} order by event.id""",
+            where event.kind = {KERNEL} and {within} order by event.id""",
+        f"""insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE
+            select {common.format(more="")}, cast(substr(kernel_name.name, {len(GRAPH_NAME) + 1}) as integer), null,
+                   null
+            {source} join profile.kernel_name on kernel_name.id = event.name
+            where event.{IS_GRAPH} and {within} order by event.id""",
         f"""insert into CUPTI_ACTIVITY_KIND_MEMCPY
             select {common.format(more="")}, event.copied_bytes, of_copy.kind, event.copy_from, event.copy_to,
                    event.graph {source} left join of_copy on of_copy.name = event.name

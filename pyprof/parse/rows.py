@@ -15,7 +15,7 @@ import numpy as np
 from pyprof import arrow, intervals
 from pyprof.errors import FormatError
 from pyprof.marker import EVALUATE
-from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
+from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
 from pyprof.parse.backward_links import pair
 from pyprof.parse.join import Spans, layers_outside, link, nest_spans
 from pyprof.parse.paths import Place, site, with_stack
@@ -89,7 +89,7 @@ def _user_ranges(spans: Spans, span: Ints) -> tuple[Ints, list[tuple[str, ...]]]
 
 def _gpu_rows(trace: Trace, spans: Spans, forward: Ints, memory: bool) -> tuple[Rows, Ints, Ints, Ints]:
     gpu, launches = trace.gpu, trace.launches
-    events = np.arange(len(gpu), dtype=np.int32) if memory else np.flatnonzero(gpu.kind == KERNEL)
+    events = np.arange(len(gpu), dtype=np.int32) if memory else np.flatnonzero(np.isin(gpu.kind, KERNELS))
     if not len(events) and not memory:
         raise FormatError(
             f"{trace.path}: no kernels found, {len(gpu)} copies and sets{trace.losses()}. --memory lists those."

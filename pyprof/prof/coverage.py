@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.marker import is_event
-from pyprof.model import BASES, KERNEL, OPERATOR, Bools, Call
+from pyprof.model import BASES, KERNEL, KERNELS, OPERATOR, Bools, Call
 from pyprof.prof import kernels
 from pyprof.prof.attribution.attribute import family
 from pyprof.prof.columns import View
@@ -122,7 +122,7 @@ def text(view: View, name: str) -> str:
     rows = view.rows
     total = int(rows.duration.sum())
     noun = "operator events" if len(rows) and (rows.kind == OPERATOR).all() else "kernels"
-    if (rows.kind != KERNEL).any() and noun == "kernels":
+    if (~np.isin(rows.kind, KERNELS)).any() and noun == "kernels":
         noun = "GPU events"
     lines = [f"{name}: {len(rows)} {noun}, {duration(total)}; percent of that time"]
     for entry in ledger(view):

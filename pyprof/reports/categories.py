@@ -14,7 +14,7 @@ from pyprof.analysis.categories import of_kernel, of_operator
 from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
 from pyprof.intervals import groups
-from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, Ints
+from pyprof.model import KERNELS, MEMCPY, MEMSET, OPERATOR, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import codes, launched_parts
@@ -82,7 +82,7 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
     numbers: dict[int, int] = {}  # of kernel names with calls
     places: dict[int, int] = {}  # of devices of workers
     sums, intervals = [], []
-    for event in launched_parts(source, names, (KERNEL, MEMCPY, MEMSET) if source.gpu else (OPERATOR,)):
+    for event in launched_parts(source, names, (*KERNELS, MEMCPY, MEMSET) if source.gpu else (OPERATOR,)):
         pair = _numbered((event["name"].values << 32) + codes(event["site"]) + 1, numbers)
         device = _numbered((worker_of(event["id"].values) << 20) + codes(event["device"]), places)
         sums.append(_sums(event).groupby(pair).sum())

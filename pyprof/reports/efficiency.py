@@ -27,10 +27,11 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, OPERATOR, Bools, Ints
+from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column
 from pyprof.reports.operator_queries import SELECTED, frame
+from pyprof.store.kinds import COMPUTES
 
 LATENCY = 40.0  # %, the efficiency below which rule R36 also reports an operator
 _TC_USED, _TC_NOT_APPLICABLE = 1, 2
@@ -162,7 +163,7 @@ def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
         source,
         f"""select {keys}, s.tc, s.verdict, s.hardware_unknown_ns > s.roofline_unknown_ns as algorithm, {sums}, {_WHY}
             from op_kernel_stat s join kernel_name k on k.id = s.name join operator o on o.id = s.operator
-            where {SELECTED} and s.kind in ({KERNEL}, {OPERATOR})
+            where {SELECTED} and s.{COMPUTES}
             group by {", ".join(by)}, s.tc, s.verdict, algorithm""",
     )
     return figures(source, table, names)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from pyprof.analysis.dataframes import category, integer, steps_of
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, KINDS, OPERATOR, Column, Ints
+from pyprof.model import KERNELS, KINDS, OPERATOR, Column, Ints
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE
@@ -139,5 +139,6 @@ def _batch(source: Source, low: int, high: int, lookups: _Lookups) -> pd.DataFra
 
 def _tensor_core_use(tc: Column, kind: Ints) -> Any:
     """Return whether each event used tensor cores, as nullable booleans."""
-    unknown = (kind == OPERATOR) | ((kind == KERNEL) & ~tc.mask())
-    return pd.arrays.BooleanArray((kind == KERNEL) & (tc.values == 1), unknown)
+    kernel = np.isin(kind, KERNELS)
+    unknown = (kind == OPERATOR) | (kernel & ~tc.mask())
+    return pd.arrays.BooleanArray(kernel & (tc.values == 1), unknown)

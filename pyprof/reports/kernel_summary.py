@@ -11,7 +11,7 @@ import pandas as pd
 from pyprof.analysis import launch_stats
 from pyprof.analysis.dataframes import category
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, Ints
+from pyprof.model import KERNELS, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import codes, distinct, launched_parts
@@ -91,7 +91,7 @@ def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
     shapes = launch_stats.shapes(source.store)
     operators = efficiency.operators_of(source)
     parts = []
-    for event in launched_parts(source, _NEEDED, (KERNEL,)):
+    for event in launched_parts(source, _NEEDED, KERNELS):
         keys = {"name": event["name"].values}
         if of_site is not None:
             keys["site"] = of_site[codes(event["site"])]

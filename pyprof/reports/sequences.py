@@ -8,7 +8,7 @@ import pandas as pd
 
 from pyprof.analysis.sequences import LONGEST, SHORTEST, repeats
 from pyprof.analysis.source import Source
-from pyprof.model import KERNEL, MEMCPY, MEMSET, Ints
+from pyprof.model import KERNELS, MEMCPY, MEMSET, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of
@@ -52,11 +52,13 @@ def sequences(source: Source) -> pd.DataFrame:
     of a longer one is left out; one longer than 6 kernels is shown in pieces. At most 1,000 rows. A recording
     without a GPU has no rows."""
     names = ("name", "start_ns", "duration_ns", "kind", "site", "device", "stream")
-    cell = {name: codes(column) for name, column in launched(source, names, (KERNEL, MEMCPY, MEMSET)).items()}
+    cell = {
+        name: codes(column) for name, column in launched(source, names, (*KERNELS, MEMCPY, MEMSET)).items()
+    }
     queue = pd.factorize((worker_of(cell["id"]) << 20) + cell["device"])[0]
     order = np.lexsort((cell["id"], cell["start_ns"], cell["stream"], queue))
     cell = {name: values[order] for name, values in cell.items()}
-    queue, kernel = queue[order], cell["kind"] == KERNEL
+    queue, kernel = queue[order], np.isin(cell["kind"], KERNELS)
     ends = np.zeros(len(order), bool)
     ends[1:] = (queue[1:] != queue[:-1]) | (cell["stream"][1:] != cell["stream"][:-1])
     run = np.cumsum(ends | ~kernel)[kernel]

@@ -9,7 +9,7 @@ import pandas as pd
 from pyprof.analysis.bandwidth import sizes
 from pyprof.analysis.collective_groups import collectives
 from pyprof.analysis.communication import names
-from pyprof.model import KERNEL
+from pyprof.model import KERNEL, KERNELS
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, KINDS
@@ -31,7 +31,7 @@ def _communication(run: Run) -> pd.DataFrame:
     )
     described = collectives(run.store).set_index("event")
     of_call = table["bytes"].astype("Int64").where(table.pop("sized").astype(bool))
-    copied = table.pop("copied_bytes").astype("Int64").where(table["kind"] != KERNEL)
+    copied = table.pop("copied_bytes").astype("Int64").where(~table["kind"].isin(KERNELS))
     return table.assign(
         bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call),
         transfer=table["id"].map(described["transfer"]),
@@ -64,7 +64,7 @@ def comm_exposed(run: Run) -> Finding | None:
         return None
     table = _communication(run)
     grouped = _grouped(run, table)
-    copied = table.loc[table["kind"] != KERNEL, "duration_ns"].sum()
+    copied = table.loc[~table["kind"].isin(KERNELS), "duration_ns"].sum()
     what = "Collectives" if not copied else "Collectives and copies between GPUs"
     matched = table[table["transfer"].notna()]
     waiting = 1 - float(matched["transfer"].sum()) / max(float(matched["duration_ns"].sum()), 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.communication import names
-from pyprof.model import KERNEL
+from pyprof.model import KERNELS
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, STEPS
@@ -116,7 +116,9 @@ def exposed_memcpy(run: Run) -> Finding | None:
         return None
     copies = run.events(
         ("name", "operator", "duration_ns", "copied_bytes"),
-        lambda sample: np.flatnonzero((sample.of("kind") != KERNEL) & ~names(run.store)[sample.of("name")]),
+        lambda sample: np.flatnonzero(
+            ~np.isin(sample.of("kind"), KERNELS) & ~names(run.store)[sample.of("name")]
+        ),
     )
     copies = copies.groupby(["name", "operator"], as_index=False).agg(
         count=("duration_ns", "size"), bytes=("copied_bytes", "sum"), time=("duration_ns", "sum")

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.analysis.source import API_KINDS
 from pyprof.intervals import groups
-from pyprof.model import KERNEL, MEMCPY, Bools, Column, Ints
+from pyprof.model import GRAPH, KERNEL, MEMCPY, Bools, Column, Ints
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 
@@ -52,7 +52,7 @@ class Sample:
         launched = self.event["api"].mask()
         calls = np.where(launched, self.of("api"), -1)  # what has no launch has none in common with another
         _, place, count = np.unique(calls, return_inverse=True, return_counts=True)
-        return np.asarray(launched & (count[place] == 1))
+        return np.asarray(launched & (count[place] == 1) & (self.of("kind") != GRAPH))
 
     @cached_property
     def late(self) -> Ints:

@@ -4,25 +4,28 @@
 A condition begins with the column, so that the name of a table can stand before it.
 
 >>> f"select id from event e where e.{ON_GPU}"
-'select id from event e where e.kind < 3'
+'select id from event e where e.kind <> 3'
 >>> uses_tensor_cores("e")
-'e.kind = 0 and e.tc = 1'
+'e.kind in (0, 4) and e.tc = 1'
 """
 
 from __future__ import annotations
 
-from pyprof.model import KERNEL, MARK, MEMCPY, MEMSET, OPERATOR, PUSH_POP
+from pyprof.model import GRAPH, KERNEL, KERNELS, MARK, MEMCPY, MEMSET, OPERATOR, PUSH_POP
 
 # Of a range, after those of model.py: a RecordFunction event of torch, a call of a Python function.
 OPERATOR_EVENT, PYTHON_FUNCTION = 3, 4
 
 # Conditions on the tables `event`, `event_block` and `op_kernel_stat`.
-ON_GPU = f"kind < {OPERATOR}"
-IS_KERNEL = f"kind = {KERNEL}"
+ON_GPU = f"kind <> {OPERATOR}"
+IS_KERNEL = f"kind in {KERNELS}"
+IS_GRAPH = f"kind = {GRAPH}"
 IS_COPY = f"kind = {MEMCPY}"
 IS_SET = f"kind = {MEMSET}"
 ON_CPU = f"kind = {OPERATOR}"
-COMPUTES = f"kind in ({KERNEL}, {OPERATOR})"  # no copies and sets; without a GPU, all operator events
+COMPUTES = (
+    f"kind in ({KERNEL}, {OPERATOR}, {GRAPH})"  # no copies and sets; without a GPU, all operator events
+)
 MOVES_MEMORY = f"kind in ({MEMCPY}, {MEMSET})"
 
 # Conditions on the table `range`.

@@ -54,7 +54,8 @@ create table verdict (id integer primary key, bound text, tensor_cores text);
 -- Where kernels come from, finer than the operator: what each is that an operator launches.
 create table site (
     id integer primary key, mod text, op text, module text, stack integer, direction integer, phase integer);
--- GPU events, by launch (without a launch: by start). kind: 0 kernel, 1 copy, 2 set, 3 operator event on the CPU.
+-- GPU events, by launch (without a launch: by start). kind: 0 kernel, 1 copy, 2 set, 3 operator event on the CPU, 4 a
+-- replay of a CUDA graph that was recorded as a whole.
 -- duration_ns: time on the device; of an operator event its own time, and total_ns with what runs inside. tc: 1 used
 -- tensor cores, 0 could have but did not, 2 does not apply. flops and bytes as docs/columns.md has them; basis as
 -- docs/costs.md. dense_flops: FLOPs that the model needs. roofline_ns: the time that the device needs at least,

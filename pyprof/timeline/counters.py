@@ -15,7 +15,7 @@ import numpy as np
 from pyprof.analysis import launch_stats
 from pyprof.analysis.concurrency import levels
 from pyprof.analysis.partition import Union
-from pyprof.model import KERNEL, MEMCPY, Bools, Floats, Ints
+from pyprof.model import KERNELS, MEMCPY, Bools, Floats, Ints
 from pyprof.store.files import Store
 
 # Events of a device as `work` takes them.
@@ -55,7 +55,7 @@ class Buckets(NamedTuple):
 def work(store: Store, worker: int, device: int, columns: dict[str, Floats]) -> Work:
     """Return the events with the columns `COLUMNS`, NaN for NULL."""
     kind, tc = columns["kind"], columns["tc"]
-    kernel, copy = kind == KERNEL, kind == MEMCPY
+    kernel, copy = np.isin(kind, KERNELS), kind == MEMCPY
     start, length = columns["start_ns"].astype(np.int64), columns["duration_ns"].astype(np.int64)
     chip = store.rows(
         "select sm_count, compute_capability from device where worker = ? and number = ?", (worker, device)

@@ -18,6 +18,7 @@ import numpy as np
 
 from pyprof.errors import FormatError
 from pyprof.model import (
+    GRAPH,
     KERNEL,
     MARK,
     MEMCPY,
@@ -46,6 +47,7 @@ from pyprof.parse.trace_builder import (
     Clock,
     Names,
     Threads,
+    count,
     empty_ops,
     gpu_table,
     io_table,
@@ -73,6 +75,14 @@ COPY_KINDS = {
 _NAMES = ("demangledName", "shortName", "mangledName")
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _COPIES, _SETS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+_GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+GRAPH_NAME = "graph "
+_WHOLE = (
+    "replays of CUDA graphs recorded as a whole: their kernels and operators are unknown; record with "
+    "--cuda-graph-trace=node (kept)"
+)
+# Tables with device and stream that are no work of a device: waits and events of the host, the profiler's own time.
+_NO_WORK = ("SYNCHRONIZATION", "CUDA_EVENT", "OVERHEAD")
 _LAUNCHES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _MARKS = (
     "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -80,10 +90,11 @@ _MARKS = (
     "TARGET_INFO_SESSION_START_TIME",
     "ANALYSIS_DETAILS",
     _KERNELS,
+    _GRAPHS,
 )
 
 
-TIMED = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", _KERNELS)  # for the time of a file
+TIMED = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", _KERNELS, _GRAPHS)  # for the time of a file
 _DIAGNOSTICS = "nsys.diagnostics"  # problems that nsys reported while recording
 _WARNING_OR_ERROR = (2, 3)  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 
@@ -213,7 +224,18 @@ class Reader:
                 yield thread, batch, self.names.codes(batch.column("nameId"))
 
     def _gpu(self, launches: Launches) -> Gpu:
-        return gpu_table(self._gpu_parts(launches), self.database.count(_KERNELS, _COPIES, _SETS), self.lost)
+        tables = (_KERNELS, _COPIES, _SETS, _GRAPHS)
+        count(self.lost, _WHOLE, self.database.count(_GRAPHS))
+        for name, columns in sorted(self.database.tables.items()):
+            if {"start", "end", "deviceId", "streamId"} <= columns and not name.endswith(
+                (*tables, *_NO_WORK)
+            ):
+                count(
+                    self.lost,
+                    f"work of a device in the table {name} (not read: its time looks idle)",
+                    self.database.count(name),
+                )
+        return gpu_table(self._gpu_parts(launches), self.database.count(*tables), self.lost)
 
     def _gpu_parts(self, launches: Launches) -> Iterator[tuple[Batch, Ints, int, Ints]]:
         common = (
@@ -236,6 +258,16 @@ class Reader:
         for batch in self.database.read(_SETS, (*common, "bytes")):
             code = self.names.strings.code("memset")
             yield batch, np.full(batch.rows, code, np.int32), MEMSET, self._process(batch, launches)
+        for batch in self.database.read(_GRAPHS, (*common, "graphId", "graphExecId")):
+            yield batch, self._graph_names(batch), GRAPH, self._process(batch, launches)
+
+    def _graph_names(self, batch: Batch) -> Ints:
+        """Return a name for each replay by the number of its graph."""
+        graph, executable = batch.column("graphId"), batch.column("graphExecId")
+        number = np.where(graph.mask(), graph.values, np.where(executable.mask(), executable.values, -1))
+        distinct, code = np.unique(number, return_inverse=True)
+        texts = [f"{GRAPH_NAME}{one}" if one >= 0 else "graph" for one in distinct.tolist()]
+        return self.names.strings.codes(texts)[code.reshape(-1)]
 
     def _process(self, batch: Batch, launches: Launches) -> Ints:
         """Return the process of each GPU event; -1 where the file does not say and several are possible."""

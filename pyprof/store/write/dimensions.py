@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from pyprof.model import KERNEL, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
+from pyprof.model import MEMCPY, MEMSET, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
 from pyprof.parse.merge import processes
 from pyprof.prof import kernels
 from pyprof.store.write.columns import Stacks, flag, plain, rows, table
@@ -72,7 +72,7 @@ def geometry(events: Rows, occupancy: Column) -> tuple[Ints, pa.Table]:
 def kernel_names(events: Rows) -> pa.Table:
     """Return each name with its kind and whether such kernels use tensor cores."""
     on_gpu = bool((events.kind != OPERATOR).any())
-    copies = set(events.name[(events.kind != KERNEL) & (events.kind != OPERATOR)].tolist())
+    copies = set(events.name[np.isin(events.kind, (MEMCPY, MEMSET))].tolist())
     cells: list[tuple[Any, ...]] = []
     for number, (name, short) in enumerate(zip(events.names, events.short_names)):
         kernel = on_gpu and number not in copies

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyprof import intervals
 from pyprof.api_names import api_kind, without_version
-from pyprof.model import KERNEL, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
+from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
 from pyprof.parse.instances import Instances
 from pyprof.parse.rows import Linked
 from pyprof.store import blocks
@@ -169,7 +169,7 @@ class Executions:
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
         """Return the columns of `op` about devices, as schema.sql describes them, per execution; times in ns."""
         n, op = len(self), self.of_row
-        kernel = (rows.kind == KERNEL) | (rows.kind == OPERATOR)
+        kernel = np.isin(rows.kind, (*KERNELS, OPERATOR))
         out: dict[str, Ints] = {}
         for name, count, mask in (("kernel_ns", "kernels", kernel), ("tc_ns", "tc_kernels", uses_tc)):
             # Sums of ns stay below 2**53, where a float is exact.
