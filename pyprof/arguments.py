@@ -95,6 +95,15 @@ def _is_stream(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses among the runs of a folder."""
+    parser.add_argument(
+        "--run",
+        metavar="NAME",
+        help="of a folder with several runs: the one of this name, or with such a file",
+    )
+
+
 def add_iterations(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the iterations to aggregate."""
     parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyprof import scratch
 from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, VersionError, install
 from pyprof.model import Rows, Trace
-from pyprof.parse import formats, loader
+from pyprof.parse import folder, formats, loader
 from pyprof.parse.rows import rows
 
 if TYPE_CHECKING:
@@ -86,14 +86,16 @@ class Profile:
         change: Change | None = None,
         only: Sequence[str] | None = None,
         summary: bool = False,
+        run: str | None = None,
     ) -> Profile:
         """Open a recording or a profile database as `load` does. `progress` is called with the stage and the share
         done; `change` is applied to the recording once it is read; `only`: names of the files of a folder that are of
-        the run; `summary`: open the summary of a fleet, or the one in a folder, as well. Raises FormatError; UsageError
-        for a database with a `change`."""
+        the run; `run`: name of the run of a folder; `summary`: open the summary of a fleet, or the one in a folder, as
+        well. Raises FormatError; UsageError for a database with a `change`, or a name of no run."""
         from pyprof.store import files, fleet_folder
 
-        file = Path(path)
+        file, chosen = folder.choose(Path(path), run)
+        path, only = (file, chosen) if run is not None else (path, only)
         if summary and file.is_dir():
             file = fleet_folder.summary_in(file) or file
         try:
@@ -472,14 +474,14 @@ def _remove(store: Store, folder: scratch.Folder) -> None:
     folder.cleanup()
 
 
-def load(path: str | os.PathLike[str], memory: bool = False) -> Profile:
+def load(path: str | os.PathLike[str], memory: bool = False, run: str | None = None) -> Profile:
     """Read a recording of any known format, all recordings of a folder (a run), or a profile database. `memory`:
-    include copies and sets in `rows` and `table`. Raises FormatError; for a folder of several runs it names them.
-    """
+    include copies and sets in `rows` and `table`. `run`: name of one of several runs of a folder, or a part of the name
+    of one of its files. Raises FormatError; for a folder of several runs it names them."""
     from pyprof.integrations.notebook_progress import bar
 
     with bar() as progress:
-        return Profile.open(path, memory, progress)
+        return Profile.open(path, memory, progress, run=run)
 
 
 def runs(folder: str | os.PathLike[str]) -> dict[str, Path]:

@@ -119,3 +119,10 @@ def test_products_of_an_xpu(case: Load):
     assert times(prof)["mm"] == 400_000
     assert prof.database.rows("select count(*) from event where kind = 1") == [(1,)]
     assert not prof.report("kernel_summary")["tc"].fillna(False).any()
+
+
+def test_a_folder_with_a_front_end(case: Load):
+    prof = case("a48")
+    assert prof.database.rows("select rank from worker order by rank") == [(0,), (1,)]
+    (reason,) = missing(prof)
+    assert reason.endswith("host1_90.async_llm.1700000000000000009.pt.trace.json")

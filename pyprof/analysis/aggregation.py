@@ -308,7 +308,7 @@ class _Worker:
         start, dur = event["start_ns"].values[index], event["duration_ns"].values[index]
         kernel = np.isin(kind, KERNELS)
 
-        def sum_of(weight: Ints, mask: Ints) -> Ints:
+        def sum_of(weight: Ints, mask: Bools) -> Ints:
             inputs.check_sum(self.store.label, weight[mask])  # waits are longer than what waited
             total = np.r_[0, np.cumsum(np.where(mask, weight, 0))]
             between: Ints = total[last] - total[first]

@@ -7,7 +7,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pyprof.arguments import RECORDING, Parser, add_iterations, add_table_options, add_timeout, check_output
+from pyprof.arguments import (
+    RECORDING,
+    Parser,
+    add_iterations,
+    add_run,
+    add_table_options,
+    add_timeout,
+    check_output,
+)
 from pyprof.commands.report import check_format, open_profiles, render_report, write_stdout
 from pyprof.errors import PyProfError, UsageError
 
@@ -38,6 +46,7 @@ def add_arguments(parser: Parser) -> None:
         parser.add_argument(
             f"--{name}-worker", metavar="NAME", help=f"limit the {name} to one worker; default: all workers"
         )
+    add_run(parser)
     add_iterations(parser)
     add_timeout(parser)
     add_table_options(parser)

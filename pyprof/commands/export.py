@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import RECORDING, Parser, add_output_options, add_timeout, check_output
+from pyprof.arguments import RECORDING, Parser, add_output_options, add_run, add_timeout, check_output
 from pyprof.registry import declared
 
 _EXPORTER = r'@exporter\(\s*"([\w-]+)"'
@@ -23,6 +23,7 @@ def add_arguments(parser: Parser) -> None:
         "Example: pyprof export --format=chrome -o net.json.gz net.sqlite"
     )
     parser.add_argument("file", help=RECORDING)
+    add_run(parser)
     parser.add_argument(
         "--format", choices=formats(), default="chrome",
         help="chrome: trace JSON for Perfetto; collapsed, collapsed-cpu: stacks for flamegraph.pl, of GPU and of CPU "
@@ -46,4 +47,5 @@ def run(arguments: argparse.Namespace) -> None:
 
     check_output(arguments, arguments.file)
     with limited(arguments.timeout):
-        load(arguments.file).export(arguments.format, arguments.output, arguments.start, arguments.end)
+        profile = load(arguments.file, run=arguments.run)
+        profile.export(arguments.format, arguments.output, arguments.start, arguments.end)

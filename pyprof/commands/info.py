@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
-from pyprof.arguments import Parser
+from pyprof.arguments import Parser, add_run
 
 
 def add_arguments(parser: Parser) -> None:
@@ -21,6 +22,7 @@ def add_arguments(parser: Parser) -> None:
         nargs="?",
         help="recording, or a folder of recordings; default: list the GPU collectors of this machine",
     )
+    add_run(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object; default: text")
 
 
@@ -29,9 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.file is None:
         return _collectors(arguments.prog)
     from pyprof.info import lines, summary
-    from pyprof.parse import loader
+    from pyprof.parse import folder, loader
 
-    facts = summary(loader.load(arguments.file))
+    facts = summary(loader.load(*folder.choose(Path(arguments.file), arguments.run)))
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     print(json.dumps(facts, indent=1) if arguments.json else "\n".join(lines(facts)), flush=True)
     return 0

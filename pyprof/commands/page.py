@@ -10,6 +10,7 @@ from pyprof.arguments import (
     Parser,
     add_iterations,
     add_output_options,
+    add_run,
     add_timeout,
     check_output,
     iteration_range,
@@ -23,6 +24,7 @@ def add_arguments(parser: Parser) -> None:
         "Example: pyprof page net.sqlite -o net.html"
     )
     parser.add_argument("file", help=RECORDING)
+    add_run(parser)
     add_output_options(parser, "page to write", "HTML", required=True)
     add_iterations(parser)
     parser.add_argument(
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_output(arguments, arguments.file)
     stages = Stages(MINIMAL, arguments.prog)
     with limited(arguments.timeout), stages.stage("writing the page"):
-        profile = Profile.open(arguments.file, progress=stages.progress)
+        profile = Profile.open(arguments.file, run=arguments.run, progress=stages.progress)
         profile.select(Selection(*iteration_range(arguments)))
         check_output(arguments)
         profile.page(arguments.output, arguments.anonymous)

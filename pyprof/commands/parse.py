@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyprof.arguments import Parser, add_output_options, check_output
+from pyprof.arguments import Parser, add_output_options, add_run, check_output
 
 
 def add_arguments(parser: Parser) -> None:
@@ -20,6 +20,7 @@ def add_arguments(parser: Parser) -> None:
         "file",
         help="recording: .sqlite of nsys or pyprof, .sql of nvprof, .nsys-rep where nsys is installed; or a folder",
     )
+    add_run(parser)
     add_output_options(parser)
     parser.add_argument(
         "--format",
@@ -37,11 +38,11 @@ def run(arguments: argparse.Namespace) -> None:
     from pyprof import netdict
     from pyprof.errors import FormatError
     from pyprof.frame import say
-    from pyprof.parse import loader
+    from pyprof.parse import folder, loader
     from pyprof.parse.rows import rows
 
     check_output(arguments, arguments.file)
-    trace = loader.load(arguments.file)
+    trace = loader.load(*folder.choose(Path(arguments.file), arguments.run))
     pids = {process.pid for process in trace.processes}
     if Path(arguments.file).is_dir() and len(pids) < len(trace.processes):
         raise FormatError(

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyprof.arguments import Parser
+from pyprof.arguments import Parser, add_run
 from pyprof.errors import FormatError, UsageError
 from pyprof.registry import declared
 
@@ -43,6 +43,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "file", nargs="?", help="net.dict or a recording; default, and -: net.dict from stdin"
     )
+    add_run(parser)
     parser.add_argument(
         "-c", metavar="COLUMNS", default=_DEFAULT, help="columns, comma-separated; default: %(default)s"
     )
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     specs = table.select(arguments.c)
     if arguments.costs is not None:
         custom.load(arguments.costs)
-    rows, name, gpus = _rows(arguments.file, arguments.memory)
+    rows, name, gpus = _rows(arguments.file, arguments.memory, arguments.run)
     if arguments.gpu is not None:
         gpus = machine.named(arguments.gpu, gpus.facts)
         if not (rows.kind != OPERATOR).any():
@@ -110,7 +111,7 @@ def _is_text(path: Path) -> bool:
     return head.startswith(b"{") and (head[1:].lstrip().startswith(b"'") or b'"kShortName"' in head)
 
 
-def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
+def _rows(file: str | None, memory: bool, run: str | None) -> tuple[Rows, str, Hardware]:
     """Return the rows of an input, its name, and its hardware."""
     from pyprof import inputs, netdict
     from pyprof.prof.hardware import machine
@@ -126,10 +127,10 @@ def _rows(file: str | None, memory: bool) -> tuple[Rows, str, Hardware]:
         if not path.is_dir() and _is_text(path):
             with path.open(encoding="utf-8", errors="replace") as lines:
                 return netdict.read(lines, file), file, machine.NOTHING
-        from pyprof.parse import loader
+        from pyprof.parse import folder, loader
         from pyprof.session import Profile
 
-        profile = Profile(loader.load(path), memory)
+        profile = Profile(loader.load(*folder.choose(path, run)), memory)
         return profile.rows, file, profile.hardware
     except OSError as error:
         raise FormatError(

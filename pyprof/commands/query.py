@@ -9,6 +9,7 @@ import sys
 from pyprof.arguments import (
     RECORDING,
     Parser,
+    add_run,
     add_table_options,
     add_timeout,
     check_output,
@@ -33,6 +34,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.epilog = f"Views: {', '.join(VIEWS)}."
     parser.add_argument("file", help=RECORDING)
+    add_run(parser)
     parser.add_argument("query", help="a SELECT of SQLite; - reads it from stdin")
     parser.add_argument(
         "--limit",
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     limit = arguments.limit or (_SHOWN if arguments.format == "table" else None)
     stages = Stages(MINIMAL, arguments.prog)
     with stages.stage("reading"):
-        profile = Profile.open(arguments.file, progress=stages.progress)
+        profile = Profile.open(arguments.file, run=arguments.run, progress=stages.progress)
         advice = "Select fewer rows, or raise the limit with --timeout."
         with Queries(profile.database.path, arguments.file, arguments.timeout, advice) as queries:
             answer = queries.answer(text, limit)

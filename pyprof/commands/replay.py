@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from pyprof.arguments import RECORDING, Parser, add_timeout
+from pyprof.arguments import RECORDING, Parser, add_run, add_timeout
 from pyprof.errors import UsageError
 
 
@@ -18,6 +18,7 @@ def add_arguments(parser: Parser) -> None:
         "net.sqlite, then pyprof replay net.sqlite --row 0 > mm.py"
     )
     parser.add_argument("file", help=RECORDING)
+    add_run(parser)
     parser.add_argument(
         "--row", metavar="N", type=int, help="print the script of this row; default: list the rows, by time"
     )
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     from pyprof.store.files import limited
 
     with limited(arguments.timeout):
-        profile = load(arguments.file)  # keeps the database alive
+        profile = load(arguments.file, run=arguments.run)  # keeps the database alive
         source = profile.source()
         with source.store.translate_errors():
             rows = [row for row in calls(source) if arguments.name in (None, row.call.op)]

@@ -19,6 +19,7 @@ from pyprof.arguments import (
     RECORDING,
     Parser,
     add_iterations,
+    add_run,
     add_table_options,
     add_timeout,
     check_output,
@@ -71,6 +72,7 @@ def add_arguments(parser: Parser) -> None:
         "name", nargs="?", help="name of the report, one of those below; without one: an overview"
     )
     parser.add_argument("file", nargs="?", help=RECORDING)
+    add_run(parser)
     add_iterations(parser)
     add_timeout(parser)
     parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
@@ -161,7 +163,8 @@ def open_profiles(
     with limited(arguments.timeout), stages.stage("reading"), ExitStack() as stack:
         profiles = []
         for path in paths:
-            profile = Profile.open(path, progress=stages.progress, summary=summary)
+            run = arguments.run if len(paths) == 1 or os.path.isdir(path) else None
+            profile = Profile.open(path, run=run, progress=stages.progress, summary=summary)
             profile.select(Selection(*iteration_range(arguments)))
             stack.enter_context(profile.database.translate_errors())
             profiles.append(profile)

@@ -10,6 +10,7 @@ from pyprof.arguments import (
     Parser,
     add_iterations,
     add_output_options,
+    add_run,
     add_timeout,
     check_output,
     iteration_range,
@@ -22,6 +23,7 @@ def add_arguments(parser: Parser) -> None:
         "Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite"
     )
     parser.add_argument("file", help=RECORDING)
+    add_run(parser)
     add_output_options(parser, "profile database to write", "DB", required=True)
     add_iterations(parser)
     add_timeout(parser)
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(arguments)
     stages = Stages(MINIMAL, arguments.prog)
     with limited(arguments.timeout), stages.stage("aggregating"):
-        profile = Profile.open(arguments.file, progress=stages.progress)
+        profile = Profile.open(arguments.file, run=arguments.run, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
         profile.save(arguments.output, Selection(*iteration_range(arguments)))
     return 0

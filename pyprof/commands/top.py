@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 
-from pyprof.arguments import RECORDING, Parser, add_iterations, add_timeout, iteration_range
+from pyprof.arguments import RECORDING, Parser, add_iterations, add_run, add_timeout, iteration_range
 from pyprof.errors import WHERE, PyProfError, UsageError, install
 
 
@@ -19,6 +19,7 @@ def add_arguments(parser: Parser) -> None:
         "source lines, searched and sorted with keys; ? lists them. Example: pyprof top net.sqlite"
     )
     parser.add_argument("file", help=RECORDING)
+    add_run(parser)
     add_iterations(parser)
     add_timeout(parser)
     parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     stages = Stages(MINIMAL, arguments.prog)
     with limited(arguments.timeout), stages.stage("reading"):
-        profile = Profile.open(arguments.file, progress=stages.progress)
+        profile = Profile.open(arguments.file, run=arguments.run, progress=stages.progress)
         profile.select(Selection(*iteration_range(arguments)))
     with profile.database.translate_errors():
         app = Top(profile.source(arguments.worker), arguments.file, arguments.page)

@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from pyprof.errors import FormatError
+from pyprof.errors import FormatError, UsageError
 from pyprof.model import Process, Trace
 from pyprof.parse import archive, formats
 from pyprof.parse.heads import Head
@@ -48,6 +48,8 @@ _DATABASE, _OTHER = (
     "files that are not recordings (skipped)",
 )
 _TWICE = "reports of Nsight Systems beside their exports (not read twice)"
+_BESIDE = "recordings of no rank (--run NAME reads one)"
+_CHOOSE = "Choose one with --run NAME"
 _MAX_NAMED = 8  # runs that a message names
 
 
@@ -72,6 +74,7 @@ class Groups(NamedTuple):
 
     runs: list[list[Input]]
     reason: str
+    kinds: tuple[str, ...] = ()  # of the facts that separate them
 
 
 def split(name: str) -> tuple[str, int | None]:
@@ -112,7 +115,10 @@ def unpacked(path: Path) -> Iterator[Path]:
         try:
             yield folder
         except FormatError as error:
-            raise FormatError(str(error).replace(str(folder), str(path))) from None
+            text = str(error).replace(str(folder), str(path))
+            raise FormatError(
+                text.replace(_CHOOSE, f"Unpack it, and {_CHOOSE[0].lower()}{_CHOOSE[1:]}")
+            ) from None
 
 
 def load_archive(path: Path, read: Reader) -> Trace:
@@ -168,7 +174,7 @@ def groups(recordings: Sequence[Input]) -> Groups:
         + (" and " if len(separated.reasons) > 1 else "")
         + separated.reasons[-1]
     )
-    return Groups(out, f"{len(recordings)} files are {len(out)} runs: {reasons}")
+    return Groups(out, f"{len(recordings)} files are {len(out)} runs: {reasons}", separated.kinds)
 
 
 def sources(folder: Path) -> tuple[dict[str, Source], list[str]]:
@@ -274,13 +280,47 @@ def listing(folder: Path, files: Sequence[str] | None = None) -> Listing:
             raise FormatError(f"{folder} holds no recording{details}; expected {formats.EXPECTED}.")
         if len(below) > 1:
             names = ", ".join(list(below)[:_MAX_NAMED]) + (", ..." if len(below) > _MAX_NAMED else "")
-            raise FormatError(f"{folder} holds {len(below)} runs; load one of them: {names}.")
+            raise FormatError(f"{folder} holds {len(below)} runs; choose one with --run NAME: {names}.")
         run = next(iter(below.values()))
         recordings, skipped = inputs(run)
     if files is not None:
         return Listing([recording for recording in recordings if recording.path.name in files], skipped)
+    ranks = _ranks_alone(recordings)
+    if ranks is not None:
+        others = [one.path.name for one in recordings if one not in ranks]
+        listed = ", ".join(others[:_MAX_NAMED]) + (", ..." if len(others) > _MAX_NAMED else "")
+        return Listing(ranks, skipped | {f"{_BESIDE}: {listed}": len(others)})
     _check_one_run(run, recordings)
     return Listing(recordings, skipped)
+
+
+def choose(path: Path, name: str | None) -> tuple[Path, tuple[str, ...] | None]:
+    """Return the path and the files of the run of a folder that a user names: by its name in `sources`, or by a part of
+    the name of one of its files that no other run has; without a name the path. Raises UsageError."""
+    if name is None:
+        return path, None
+    if not path.is_dir():
+        raise UsageError(f"--run chooses one of the runs of a folder, and {path} is none.")
+    known, _ = sources(path)
+    hits = [key for key in known if key == name] or [
+        key for key, one in known.items()
+        if any(name in text for text in (key, *(one.files or (one.path.name,))))
+    ]  # fmt: skip
+    if len(hits) != 1:
+        found = "no run" if not hits else f"{len(hits)} runs"
+        listed = "; ".join(list(known)[:_MAX_NAMED]) + ("; ..." if len(known) > _MAX_NAMED else "")
+        raise UsageError(f"--run: {found} of {path} by the name {name!r}. The runs: {listed or 'none'}.")
+    return known[hits[0]]
+
+
+def _ranks_alone(recordings: Sequence[Input]) -> list[Input] | None:
+    """Return the recordings of the only process group, if all that separates the others is that they are of none: a
+    server's front end records itself beside its ranks."""
+    separated = groups(recordings)
+    if len(separated.runs) < 2 or separated.kinds != ("distributed",):
+        return None
+    of_group = [run for run in separated.runs if any(_head(_Version.of(one)).distributed for one in run)]
+    return of_group[0] if len(of_group) == 1 else None
 
 
 _Read = TypeVar("_Read")
@@ -323,8 +363,8 @@ def _check_one_run(folder: Path, recordings: Sequence[Input]) -> None:
         names = [name_of_run([recording.path.name for recording in run]) for run in separated.runs]
         listed = "; ".join(names[:_MAX_NAMED]) + ("; ..." if len(names) > _MAX_NAMED else "")
         raise FormatError(
-            f"{folder}: {separated.reason}. Give one file, or a folder with the files of one run alone; "
-            f"`pyprof view` of the folder lets you choose. The runs: {listed}."
+            f"{folder}: {separated.reason}. {_CHOOSE}; `pyprof view` of the folder shows all. The "
+            f"runs: {listed}."
         )
 
 

@@ -34,10 +34,12 @@ class Worker(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """Numbers of the workers of each run, and the reasons why they are several, without a number of files."""
+    """Numbers of the workers of each run, the reasons why they are several, without a number of files, and the kinds of
+    facts that these are about."""
 
     runs: list[list[int]]
     reasons: list[str]
+    kinds: tuple[str, ...] = ()
 
 
 class _Facts(NamedTuple):
@@ -65,7 +67,8 @@ def separate(workers: Sequence[Worker]) -> Separation:
     if len(runs) == 1:
         return Separation(runs, [])
     runs = _split(all_facts)
-    return Separation(runs, _reasons(all_facts, runs))
+    kinds = _separating(all_facts, runs)
+    return Separation(runs, [_WORDS[kind](all_facts) for kind in kinds], kinds)
 
 
 def _split(workers: list[_Facts]) -> list[list[int]]:
@@ -189,7 +192,7 @@ def _differ(a: object, b: object) -> bool:
 # --- in words
 
 
-def _reasons(workers: list[_Facts], runs: list[list[int]]) -> list[str]:
+def _separating(workers: list[_Facts], runs: list[list[int]]) -> tuple[str, ...]:
     run = {index: number for number, members in enumerate(runs) for index in members}
     kinds = {
         kind
@@ -197,7 +200,7 @@ def _reasons(workers: list[_Facts], runs: list[list[int]]) -> list[str]:
         if run[a] != run[b]
         for kind in _conflicts(workers[a], workers[b])
     }
-    return [say(workers) for kind, say in _WORDS.items() if kind in kinds]
+    return tuple(kind for kind in _WORDS if kind in kinds)
 
 
 def _say_ranks(workers: list[_Facts]) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from pyprof.analysis.sequences import LONGEST, SHORTEST, repeats
 from pyprof.analysis.source import Source
-from pyprof.model import KERNELS, MEMCPY, MEMSET, Ints
+from pyprof.model import KERNELS, MEMCPY, MEMSET, Bools, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of
@@ -73,7 +73,7 @@ def sequences(source: Source) -> pd.DataFrame:
     return _add_names(source, table.iloc[:_MOST].copy(), cell)
 
 
-def _figures(cell: dict[str, Ints], run: Ints) -> pd.DataFrame:
+def _figures(cell: dict[str, Ints], run: Bools) -> pd.DataFrame:
     """Return length, first index, occurrences, time and mean gap of each sequence."""
     start, duration = cell["start_ns"], cell["duration_ns"]
     time = np.r_[0, np.cumsum(duration)]

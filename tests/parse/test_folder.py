@@ -344,8 +344,9 @@ def test_several_runs_are_named(tmp_path: Path) -> None:
     nsys(tmp_path / "deep" / "er" / "a.sqlite", ONE)
     nsys(tmp_path / "deep" / "er" / "capture_traces" / "graph.sqlite", ONE)
     assert pyprof.runs(tmp_path) == {"deep/er": tmp_path / "deep" / "er", "monday": tmp_path / "monday"}
-    with pytest.raises(FormatError, match=r"holds 2 runs; load one of them: deep/er, monday\.$"):
+    with pytest.raises(FormatError, match=r"holds 2 runs; choose one with --run NAME: deep/er, monday\.$"):
         pyprof.load(tmp_path)
+    assert len(pyprof.load(tmp_path, run="monday").kernels) == 3
     nsys(tmp_path / "a.sqlite", TWO)
     assert list(pyprof.runs(tmp_path)) == [".", "deep/er", "monday"]
     assert len(pyprof.load(tmp_path).kernels) == 2  # a folder with recordings is itself the run

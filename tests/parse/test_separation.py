@@ -15,7 +15,7 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
-from pyprof.errors import FormatError
+from pyprof.errors import FormatError, UsageError
 from pyprof.parse import folder, formats
 from pyprof.parse.heads import QUARTER_NS, Head
 from pyprof.parse.separation import Worker, separate
@@ -204,8 +204,8 @@ def test_a_folder_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
     with pytest.raises(FormatError) as caught:
         pyprof.load(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}: {reason}. Give one file, or a folder with the files of one run alone; `pyprof view` of the "
-        "folder lets you choose. The runs: a.rank0.json and 1 more; b.rank0.json; later.json."
+        f"{tmp_path}: {reason}. Choose one with --run NAME; `pyprof view` of the folder shows all. The runs: "
+        "a.rank0.json and 1 more; b.rank0.json; later.json."
     )
     out = str(tmp_path / "out.sqlite")
     for words in (
@@ -229,7 +229,9 @@ def test_an_archive_of_several_runs_and_one_beside_others(tmp_path: Path) -> Non
     with tarfile.open(tmp_path / "two.tar.gz", "w:gz") as archive:
         for path in paths:
             archive.add(path, path.name)
-    with pytest.raises(FormatError, match=r"two\.tar\.gz: 2 files are 2 runs: rank 0 is in 2 of them\. Give"):
+    with pytest.raises(
+        FormatError, match=r"two\.tar\.gz: 2 files are 2 runs: rank 0 is in 2 of them\. Unpack it, and choose"
+    ):
         pyprof.load(tmp_path / "two.tar.gz")
     trace(tmp_path / "c.json")
     assert folder.sources(tmp_path)[1] == ["in: 2 files are 2 runs: rank 0 is in 2 of them."]
@@ -276,3 +278,61 @@ def test_twelve_unrelated_traces(data: Path, tmp_path: Path) -> None:
     assert reason.startswith(
         "12 files are 11 runs: rank 0 is in 5 of them, recordings are up to 5 years apart, "
     )
+
+
+def server(folder_: Path, ranks: int = 2) -> Path:
+    """The folder of a server: ranks of a process group, and the front end's trace, which is of none."""
+    for number in range(ranks):
+        trace(folder_ / f"dp0_tp{number}_rank{number}.17{number}.pt.trace.json", **group(number))
+    trace(folder_ / "host_90.async_llm.17.pt.trace.json", NOW + 10**9)
+    return folder_
+
+
+def test_a_front_end_beside_its_ranks_is_named_and_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = pyprof.load(server(tmp_path))
+    reason = "recordings of no rank (--run NAME reads one): host_90.async_llm.17.pt.trace.json"
+    assert dict(loaded.database.rows("select reason, count from lost")) == {reason: 1}
+    assert loaded.database.rows("select rank from worker order by rank") == [(0,), (1,)]
+    assert main(["report", "op_type", str(tmp_path)]) == 0
+    assert reason in capsys.readouterr().err
+    assert len(folder.sources(tmp_path)[0]) == 2  # the page shows both
+
+
+@pytest.mark.parametrize("name", ["async_llm", "host_90.async_llm.17.pt.trace.json"])
+def test_a_run_is_chosen_by_a_part_of_a_name(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server(tmp_path)
+    assert pyprof.load(tmp_path, run=name).database.rows("select rank from worker") == [(None,)]
+    out = str(tmp_path.parent / f"{tmp_path.name}.out")
+    commands = [
+        ["info"], ["parse"], ["prof"], ["report", "op_type"], ["save", "-o", out], ["page", "-o", f"{out}.html"],
+        ["export", "--format", "chrome", "-o", f"{out}.json"], ["query", "select 1"],
+    ]  # fmt: skip
+    for words in commands:
+        order = [words[0], str(tmp_path), *words[1:]] if words[0] == "query" else [*words, str(tmp_path)]
+        assert main([*order, f"--run={name}"]) == 0, words
+    assert "no rank" not in capsys.readouterr().err
+
+
+def test_a_name_of_no_run_or_of_several(tmp_path: Path) -> None:
+    server(tmp_path)
+    with pytest.raises(UsageError, match=r"no run of .* by the name 'x'\. The runs: .*and 1 more; host_90"):
+        pyprof.load(tmp_path, run="x")
+    with pytest.raises(UsageError, match=r"2 runs of .* by the name 'trace'"):
+        pyprof.load(tmp_path, run="trace")
+    with pytest.raises(UsageError, match=r"is none\."):
+        pyprof.load(next(tmp_path.iterdir()), run="x")
+
+
+def test_two_process_groups_or_other_hours_are_refused(tmp_path: Path) -> None:
+    server(tmp_path)
+    trace(tmp_path / "dp1_rank0.json", **group(0))
+    with pytest.raises(FormatError, match=r"rank 0 is in 2 of them.*--run NAME"):
+        pyprof.load(tmp_path)
+    (tmp_path / "dp1_rank0.json").unlink()
+    trace(tmp_path / "yesterday.json", NOW - 24 * HOUR)
+    with pytest.raises(FormatError, match=r"1 day apart.*--run NAME"):
+        pyprof.load(tmp_path)
