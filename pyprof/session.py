@@ -94,8 +94,8 @@ class Profile:
         well. Raises FormatError; UsageError for a database with a `change`, or a name of no run."""
         from pyprof.store import files, fleet_folder
 
-        file, chosen = folder.choose(Path(path), run)
-        path, only = (file, chosen) if run is not None else (path, only)
+        file, of_run = folder.choose(Path(path), run)
+        path, only = (file, of_run) if run is not None else (path, only)
         if summary and file.is_dir():
             file = fleet_folder.summary_in(file) or file
         try:

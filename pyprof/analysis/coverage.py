@@ -16,7 +16,7 @@ import pandas as pd
 from pyprof.api_names import STARTS_WORK
 from pyprof.metrics import share
 from pyprof.model import BASES, KEPT, KERNELS, OPERATOR
-from pyprof.parse import missing_work
+from pyprof.parse import impossible_times, missing_work
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.ids import LAST_ID, worker_of
@@ -48,6 +48,11 @@ def missing_launches(store: Store) -> tuple[int, int]:
     missing = missing_work.count(reads.lost(store))
     every = store.rows(f"select count(*) from api where kind in {STARTS_WORK}") if missing else [(0,)]
     return missing, max(int(every[0][0]), missing)
+
+
+def impossible(store: Store) -> int:
+    """Return the number of GPU events with impossible times, which were cut or left out."""
+    return impossible_times.count(reads.lost(store))
 
 
 def ledger(

@@ -287,9 +287,9 @@ def listing(folder: Path, files: Sequence[str] | None = None) -> Listing:
         return Listing([recording for recording in recordings if recording.path.name in files], skipped)
     ranks = _ranks_alone(recordings)
     if ranks is not None:
-        others = [one.path.name for one in recordings if one not in ranks]
-        listed = ", ".join(others[:_MAX_NAMED]) + (", ..." if len(others) > _MAX_NAMED else "")
-        return Listing(ranks, skipped | {f"{_BESIDE}: {listed}": len(others)})
+        unranked = [one.path.name for one in recordings if one not in ranks]
+        listed = ", ".join(unranked[:_MAX_NAMED]) + (", ..." if len(unranked) > _MAX_NAMED else "")
+        return Listing(ranks, skipped | {f"{_BESIDE}: {listed}": len(unranked)})
     _check_one_run(run, recordings)
     return Listing(recordings, skipped)
 
@@ -307,9 +307,9 @@ def choose(path: Path, name: str | None) -> tuple[Path, tuple[str, ...] | None]:
         if any(name in text for text in (key, *(one.files or (one.path.name,))))
     ]  # fmt: skip
     if len(hits) != 1:
-        found = "no run" if not hits else f"{len(hits)} runs"
+        number = "no run" if not hits else f"{len(hits)} runs"
         listed = "; ".join(list(known)[:_MAX_NAMED]) + ("; ..." if len(known) > _MAX_NAMED else "")
-        raise UsageError(f"--run: {found} of {path} by the name {name!r}. The runs: {listed or 'none'}.")
+        raise UsageError(f"--run: {number} of {path} by the name {name!r}. The runs: {listed or 'none'}.")
     return known[hits[0]]
 
 

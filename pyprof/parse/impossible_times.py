@@ -75,7 +75,7 @@ def _leave_out(trace: Trace, far: Bools) -> None:
     of_kept = (described.gpu < 0) | (row[described.gpu] >= 0)
     trace.collectives = replace(
         described, gpu=row[described.gpu][of_kept], thread=described.thread[of_kept], start=described.start[of_kept],
-        end=described.end[of_kept], what=[what for what, kept in zip(described.what, of_kept.tolist()) if kept],
+        end=described.end[of_kept], what=[what for what, stays in zip(described.what, of_kept.tolist()) if stays],
     )  # fmt: skip
     trace.gpu = take(trace.gpu, keep)
     trace.drop(_FAR, int(far.sum()))

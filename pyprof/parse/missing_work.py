@@ -45,10 +45,12 @@ def note(trace: Trace) -> None:
     if not (kernel | maybe).any() or (len(gpu) and not gpu.correlation.mask().any()):
         return
     owner = np.array([thread.process for thread in trace.threads], np.int64)
-    found = link(gpu, launches, owner)
+    launch = link(gpu, launches, owner)
     matched = np.zeros(len(launches) + 1, bool)
-    matched[found] = True
-    apart = gpu.correlation.values[(found < 0) & gpu.correlation.mask()]  # of a process that is not known
+    matched[launch] = True
+    apart = gpu.correlation.values[
+        (gpu.process < 0) & (launch < 0) & gpu.correlation.mask()
+    ]  # of a process that is not known
     matched = matched[:-1] | np.isin(launches.correlation, apart) | launches.node.mask()
     if len(gpu):
         matched |= launches.correlation < 0

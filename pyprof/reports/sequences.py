@@ -8,7 +8,7 @@ import pandas as pd
 
 from pyprof.analysis.sequences import LONGEST, SHORTEST, repeats
 from pyprof.analysis.source import Source
-from pyprof.model import KERNELS, MEMCPY, MEMSET, Bools, Ints
+from pyprof.model import KERNELS, MEMCPY, MEMSET, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of
@@ -61,7 +61,7 @@ def sequences(source: Source) -> pd.DataFrame:
     queue, kernel = queue[order], np.isin(cell["kind"], KERNELS)
     ends = np.zeros(len(order), bool)
     ends[1:] = (queue[1:] != queue[:-1]) | (cell["stream"][1:] != cell["stream"][:-1])
-    run = np.cumsum(ends | ~kernel)[kernel]
+    run = np.cumsum(ends | ~kernel, dtype=np.int64)[kernel]
     cell = {name: values[kernel] for name, values in cell.items()}
     table = _figures(cell, run)
     time = int(cell["duration_ns"].sum())
@@ -73,7 +73,7 @@ def sequences(source: Source) -> pd.DataFrame:
     return _add_names(source, table.iloc[:_MOST].copy(), cell)
 
 
-def _figures(cell: dict[str, Ints], run: Bools) -> pd.DataFrame:
+def _figures(cell: dict[str, Ints], run: Ints) -> pd.DataFrame:
     """Return length, first index, occurrences, time and mean gap of each sequence."""
     start, duration = cell["start_ns"], cell["duration_ns"]
     time = np.r_[0, np.cumsum(duration)]

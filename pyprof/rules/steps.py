@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import is_missing
+from pyprof.analysis.coverage import impossible, is_missing
 from pyprof.analysis.steady_state import SPREAD, spread, steady
-from pyprof.parse import impossible_times
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import STEPS
@@ -122,12 +121,12 @@ def profiler_overhead(run: Run) -> Finding | None:
         if is_missing(row[0])
     ]
     launches, every = run.missing_launches
-    impossible = impossible_times.count(dict(lost))
+    impossible_times = impossible(run.store)
     unknown = launches > 0 and launches >= limit("R38.launches") * every
     missing = sum(int(count) for _, count in lost)
     much = missing > limit("R38.lost") * (_recorded(run) + missing)
     cost = run.facts.get("overhead.sites_ns", "")
-    if not (much or unknown or impossible) and not cost.isdigit():
+    if not (much or unknown or impossible_times) and not cost.isdigit():
         raise NeedsFacts(
             "needs the measured cost of a recorded call, which only pyprof's own recordings have"
         )
@@ -146,12 +145,12 @@ def profiler_overhead(run: Run) -> Finding | None:
         )
     if unknown:
         problems.append(missing_work(launches, every))
-    if impossible:
+    if impossible_times:
         problems.append(
-            f"GPU events with impossible times, as recorders write them now and then: {impossible:,}. They were cut or "
-            "left out."
+            f"GPU events with impossible times, as recorders write them now and then: {impossible_times:,}. They were "
+            "cut or left out."
         )
-    if much and missing > launches + impossible:
+    if much and missing > launches + impossible_times:
         problems.append(
             f"{missing} events or their details are missing from the recording: figures are too small."
         )

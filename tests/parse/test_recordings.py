@@ -14,6 +14,7 @@ import pytest
 
 from pyprof.marker import decode, split
 from pyprof.model import Tensor
+from pyprof.parse import loader
 from pyprof.prof.columns import View
 from pyprof.prof.coverage import ledger
 from pyprof.session import load
@@ -179,6 +180,22 @@ def test_h100_the_ledger_says_how_many_kernels_have_no_launch_record(h100):
     connection.close()
     profile = load(h100)
     view = View(profile.rows)
-    assert (count, profile.rows.lost) == (1810, {"GPU events without a launch record (kept)": 1810})
+    assert (count, profile.rows.lost["GPU events without a launch record (kept)"]) == (1810, 1810)
     (entry,) = [entry for entry in ledger(view) if entry.what == "launch record"]
     assert entry.parts == {"known": int(profile.rows.duration.sum()) - time, "unknown": time}
+
+
+def test_h100_launches_whose_kernels_ran_after_its_end_are_counted(h100):
+    connection = sqlite3.connect(f"file:{h100}?mode=ro", uri=True)
+    (count,) = connection.execute(
+        """select count(*)
+           from CUPTI_ACTIVITY_KIND_RUNTIME as r
+           join StringIds as s on s.id = r.nameId
+           where s.value like 'cudaLaunchKernel%' and not exists (
+               select 1
+               from CUPTI_ACTIVITY_KIND_KERNEL as k
+               where r.correlationId = k.correlationId and r.globalTid >> 24 = k.globalPid >> 24)"""
+    ).fetchone()
+    connection.close()
+    lost = loader.load(h100).lost
+    assert sum(number for reason, number in lost.items() if "cudaLaunchKernel" in reason) == count > 1000

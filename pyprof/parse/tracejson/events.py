@@ -61,7 +61,7 @@ _EVENTS = msgspec.json.Decoder(list[Event], float_hook=str)
 
 def document(text: bytes, lost: dict[str, int]) -> Document | None:
     """Cut a text into events; return None if it has no list of events."""
-    text = _escape_paths(text.removeprefix(b"\xef\xbb\xbf"))
+    text = escape_paths(text.removeprefix(b"\xef\xbb\xbf"))
     try:
         if text[:4096].lstrip()[:1] == b"[":
             return Document({}, events_of(text))
@@ -77,7 +77,6 @@ def document(text: bytes, lost: dict[str, int]) -> Document | None:
 def events_of(text: Any) -> list[Any]:
     """Return the events of a list: decoded if they fit and all are sound, otherwise as text. Raises one of `FAULTS` for
     anything that is not a list."""
-    text = _escape_paths(text)
     if len(text) <= _AT_ONCE:
         with suppress(*FAULTS):
             return _EVENTS.decode(text)
@@ -167,9 +166,12 @@ _VALUES = re.compile(
 )
 _SCALARS = msgspec.json.Decoder(int | float | bool | None)
 # A frame whose path has single backslashes, in a name or at the beginning of a stack, and the rest of the text.
-_PATHS = re.compile(
-    rb'("(?:name|Call stack)"\s*:\s*")((?:[A-Za-z]:)?[^"\\():;]*+(?:\\[^"\\():;]++)+\(\d+\): [^"]*)'
-)
+_PATH = re.compile(rb'"((?:[A-Za-z]:)?[^"\\():;]*+(?:\\[^"\\():;]++)+\(\d+\): [^"]*)')
+_PATHS = re.compile(rb'("(?:name|Call stack)"\s*:\s*)' + _PATH.pattern)
+_LOOKED_AT, _LONG_PATH = (
+    1000,
+    300,
+)  # backslashes of a text, to see whether there are such paths; bytes before them
 _SINGLE = re.compile(rb"\\\\|\\(?!\")")
 _CONTROL = bytes(range(32))
 _AS_SPACE = bytes.maketrans(_CONTROL, b" " * 32)
@@ -182,20 +184,27 @@ def _clean(text: bytes) -> bytes:
     return _NO_NUMBER.sub(rb"\1null", text)
 
 
-def _escape_paths(text: Any) -> Any:
+def escape_paths(text: bytes) -> bytes:
     r"""Escape the backslashes of Windows' paths, which torch up to 2.0 wrote as they are: some look like escapes,
     and the text is JSON with other names.
 
-    >>> _escape_paths(rb'{"name": "app\new_model.py(219): run", "ts": 1}')
+    >>> escape_paths(rb'{"name": "app\new_model.py(219): run", "ts": 1}')
     b'{"name": "app\\\\new_model.py(219): run", "ts": 1}'
     """
-    if re.search(rb"\\", text) is None or _PATHS.search(text) is None:
+    place = -1
+    for _ in range(_LOOKED_AT):
+        place = text.find(b"\\", place + 1)
+        if place < 0:
+            return text
+        if _PATH.match(text, max(text.rfind(b'"', max(place - _LONG_PATH, 0), place), 0)):
+            break
+    else:
         return text
 
     def escape(match: re.Match[bytes]) -> bytes:
-        return match[1] + _SINGLE.sub(lambda one: one[0].ljust(2, b"\\"), match[2])
+        return match[1] + b'"' + _SINGLE.sub(lambda one: one[0].ljust(2, b"\\"), match[2])
 
-    return _PATHS.sub(escape, bytes(text))
+    return _PATHS.sub(escape, text)
 
 
 def _complete_values(text: bytes) -> bytes:

@@ -30,7 +30,15 @@ from pyprof.errors import FormatError
 from pyprof.parse import reader_process
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.columns import Collector
-from pyprof.parse.tracejson.events import BORDER, FAULTS, LIST_BEGINS, Document, chunks, events_of
+from pyprof.parse.tracejson.events import (
+    BORDER,
+    FAULTS,
+    LIST_BEGINS,
+    Document,
+    chunks,
+    escape_paths,
+    events_of,
+)
 
 PIECE = 1 << 22
 _MIN_BYTES = 1 << 26  # bytes of text that make up for a child's start
@@ -144,7 +152,7 @@ def _address(text: Any) -> int:
 
 def _collect(text: Any, collector: Collector, place: int) -> None:
     """Add the events of a list to the collector."""
-    trace, collector.lost = Document({}, events_of(text)), {}
+    trace, collector.lost = Document({}, events_of(escape_paths(bytes(text)))), {}
     collector.count += len(trace.events)
     for events in chunks(trace, collector.lost):
         collector.add(events, place)

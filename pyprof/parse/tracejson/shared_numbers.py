@@ -41,13 +41,13 @@ def untangle(trace: Trace) -> None:
         launches.correlation.copy(),
     )
     twice = _twice(owner[launches.thread], called, one)
-    found = link(gpu, launches, owner)
-    in_several |= (found >= 0) & np.r_[twice, False][found]
+    launch = link(gpu, launches, owner)
+    in_several |= (launch >= 0) & np.r_[twice, False][launch]
     trace.drop(_RANKS, int(in_several.sum()))
     known[in_several & (gpu.process >= 0)] = False
     called[twice] = -1
-    found[in_several] = -1
-    count = np.bincount(found[found >= 0], minlength=len(launches))
+    launch[in_several] = -1
+    count = np.bincount(launch[launch >= 0], minlength=len(launches))
     if (one & ~twice & (count > 1)).any():
         places = np.flatnonzero(one & ~twice)
         for _, own in intervals.groups(launches.thread[places]):
@@ -55,7 +55,7 @@ def untangle(trace: Trace) -> None:
             rows = rows[np.lexsort((-launches.end[rows], launches.start[rows]))]
             odd = np.flatnonzero(count[rows] != 1)
             for run in np.split(odd, np.flatnonzero(np.diff(odd) > 1) + 1):
-                events = np.flatnonzero(np.isin(found, rows[run]) & (gpu.kind == KERNEL))
+                events = np.flatnonzero(np.isin(launch, rows[run]) & (gpu.kind == KERNEL))
                 if len(events) and (count[rows[run]] > 1).any():
                     _assign(
                         trace,
