@@ -20,10 +20,12 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from pyprof.arguments import refuse_unwritable
 from pyprof.capture import THREAD, controller
 from pyprof.capture.core import torch_internals
 from pyprof.capture.core.options import Given
 from pyprof.capture.environment import ranks
+from pyprof.capture.instrument import nvtx_ranges
 from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.run_window import Plan
 from pyprof.errors import CaptureError, UsageError
@@ -47,6 +49,12 @@ def run(
         raise CaptureError(reason)
     whole = os.path.abspath(output)
     earlier = ranks.files(whole)
+    if not nvtx_ranges.attached():  # else the tool writes the file
+        refuse_unwritable(ranks.named(output, ranks.rank()))
+    if os.path.exists(script) and os.path.exists(output) and os.path.samefile(script, output):
+        raise UsageError(
+            f"-o {output}: the recording would take the name of the script. Choose another file."
+        )
     with as_main(script, args, module) as execute:
         controller.init_only()
         controller.record_run(output, max_events, plan, options)
