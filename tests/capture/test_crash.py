@@ -51,7 +51,7 @@ def check_nothing_or_whole(folder: Path) -> None:
         assert re.fullmatch(r"net(\.\d+)?\.sqlite", name)
         recorded = Recorded(folder / name)
         assert recorded.query("pragma integrity_check") == [("ok",)]
-        assert recorded.table("PYPROF_META")["format_version"] == "1"
+        assert recorded.table("PYPROF_META")["format_version"] == "2"
 
 
 # kill -9
@@ -204,7 +204,7 @@ def test_a_name_that_is_a_link_stays_one_and_odd_names_work(tmp_path: Path) -> N
             torch.exp(x)
     assert (tmp_path / "net.sqlite").is_symlink()
     assert sorted(os.listdir(folder)) == ["real.1.sqlite", "real.sqlite"]
-    assert Recorded(tmp_path / "net.sqlite").table("PYPROF_META")["format_version"] == "1"
+    assert Recorded(tmp_path / "net.sqlite").table("PYPROF_META")["format_version"] == "2"
 
 
 def test_the_folder_is_the_one_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
