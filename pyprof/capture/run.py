@@ -23,6 +23,7 @@ from typing import Any
 from pyprof.arguments import refuse_unwritable
 from pyprof.capture import THREAD, controller
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.internal_errors import from_handler
 from pyprof.capture.core.options import Given
 from pyprof.capture.environment import ranks
 from pyprof.capture.instrument import nvtx_ranges
@@ -65,6 +66,10 @@ def run(
         finally:
             try:
                 _finish(script, whole, earlier)
+            except Exception as error:
+                if not from_handler(error):
+                    raise
+                _say_ignored(error)  # the program is over
             finally:
                 os.environ.pop(ranks.OUTPUT_OF_RUN, None)
 
@@ -170,10 +175,14 @@ def _end_threads() -> None:
     try:
         shut_down()
     except BaseException as error:  # Python too says so, and goes on
-        print(f"Exception ignored in: {threading!r}", file=sys.stderr)
-        traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+        _say_ignored(error)
     finally:
         ended.set()
+
+
+def _say_ignored(error: BaseException) -> None:
+    print(f"Exception ignored in: {threading!r}", file=sys.stderr)
+    traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
 
 
 def _left_behind() -> list[threading.Thread]:

@@ -21,6 +21,7 @@ from pyprof.capture.collectors.kineto import Kineto, Waiting, stranded
 from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.collectors.unfinished import end_ranges, unfinished
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.options import NOTHING, Options
 from pyprof.capture.core.state import Slot, Until, end, owned
 from pyprof.capture.core.torch_internals import graph_task
@@ -102,7 +103,7 @@ class Session:
             return
         try:
             self._begin()
-        except Exception as error:
+        except internal() as error:
             self._lose(error)
             self._stop()
 
@@ -133,7 +134,7 @@ class Session:
         if not self.operators_given_up:
             try:
                 self._start_operators()
-            except Exception as error:
+            except internal() as error:
                 self.operators_given_up = True
                 print(
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
@@ -173,7 +174,7 @@ class Session:
             else:
                 with gc_disabled():
                     self._keep()
-        except Exception as error:
+        except internal() as error:
             self._lose(error)
         finally:
             recorder.clear()
@@ -239,7 +240,7 @@ class Session:
         try:
             with self._lock:
                 self._kineto.stop()
-        except Exception as error:  # all operators of the recording are lost with it
+        except internal() as error:  # all operators of the recording are lost with it
             self._lose(error)
         guarded(self._device.stop)
 
@@ -315,7 +316,7 @@ class Session:
             self.reading = True
             try:
                 self._read()
-            except Exception as error:
+            except internal() as error:
                 self._lose(error)
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
