@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import time_ns
+from time import process_time_ns, time_ns
 
 from pyprof import atomic_file, scratch
 from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
@@ -166,6 +166,7 @@ class Session:
         """Close the window and keep its records. `write` raises an error of this, not the program."""
         if not self._open:
             return
+        cpu = process_time_ns()
         try:
             self._stop()
             if self.output is None:
@@ -174,6 +175,7 @@ class Session:
             else:
                 with gc_disabled():
                     self._keep()
+                self.data.reading_cpu_ns += process_time_ns() - cpu
         except internal() as error:
             self._lose(error)
         finally:
@@ -312,7 +314,7 @@ class Session:
 
     def _pause(self, between_steps: bool = False) -> None:
         with held():
-            start = time_ns()
+            start, cpu = time_ns(), process_time_ns()
             self.reading = True
             try:
                 self._read()
@@ -322,6 +324,7 @@ class Session:
             finally:
                 self.reading = False
                 self.data.pause(start, between_steps)
+                self.data.reading_cpu_ns += process_time_ns() - cpu
 
     def _read(self) -> None:
         with self._lock:
