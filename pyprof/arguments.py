@@ -20,7 +20,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from pyprof.errors import UsageError
+from pyprof.errors import CaptureError, UsageError
 
 TIMEOUT = 600.0  # seconds that a query of a profile database may take
 RECORDING = "recording, a folder of recordings, or a profile database"
@@ -73,17 +73,30 @@ def add_output_options(
 
 
 def check_output(arguments: argparse.Namespace, *inputs: str) -> None:
-    """Raise UsageError if the output would replace a file without --force, or one of the inputs."""
+    """Raise UsageError if the output cannot be written, would replace a file without --force, or one of the inputs."""
     path = arguments.output
-    if path is None or not os.path.lexists(path):
+    if path is None:
         return
     if any(
         os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source)
         for source in inputs
     ):
         raise UsageError(f"{path} is an input and would be replaced; name another file.")
-    if not arguments.force and not _is_stream(path):
+    if _is_stream(path):
+        return
+    if os.path.lexists(path) and not arguments.force:
         raise UsageError(f"{path} exists: use --force to replace it, or name another file.")
+    refuse_unwritable(path)
+
+
+def refuse_unwritable(path: str) -> None:
+    """Raise UsageError if a file cannot be written: better known before long work than after it."""
+    from pyprof import atomic_file  # with SQLite, which help texts do not need
+
+    try:
+        atomic_file.check(path)
+    except CaptureError as error:
+        raise UsageError(f"{path or 'an output without a name'} {error}") from error
 
 
 def _is_stream(path: str) -> bool:

@@ -36,6 +36,7 @@ try:
 except ImportError:  # no Unix
     fcntl = None
 
+_PROBE = 4096  # bytes, a block: a full disk refuses it
 _PREFIX, _SUFFIX, _JOURNAL = ".pyprof-", ".part", "-journal"
 
 
@@ -48,7 +49,11 @@ def check(path: str) -> None:
         if file is None:
             name, file = _scratch(folder)
             os.unlink(name)
-        os.close(file)
+        try:
+            if os.write(file, bytes(_PROBE)) < _PROBE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(file)
     except OSError as error:
         raise CaptureError(f"cannot be written ({_reason(error)}). Choose another file.") from error
 
@@ -143,6 +148,8 @@ def _folder(path: str) -> str:
 
 def _check_target(path: str) -> None:
     """Refuse a target that cannot or must not be replaced: a folder, a device, a write-protected file."""
+    if not os.path.basename(path):
+        raise OSError("it is the name of a folder")
     if not os.path.isdir(_folder(path)):
         raise OSError("the folder does not exist")
     try:

@@ -163,7 +163,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
         yield from _aligned(_facts(content["facts"], content["processes"]))
     if content["overhead"]:
         yield ""
-        yield "overhead, estimated; without torch's own profiler"
+        yield "cost of recording"
         yield from _aligned(_overhead(content["overhead"]))
     yield ""
     yield "lost"
@@ -176,9 +176,14 @@ def _overhead(costs: Mapping[str, int | None]) -> Iterator[tuple[str, str]]:
     for name, value in costs.items():
         if value is not None:
             yield name.removesuffix("_ns"), duration(value) if name.endswith("_ns") else f"{value:,}"
-    sites, window = costs.get("sites_ns"), costs.get("window_ns")
-    if sites is not None and window:
-        yield "share of window", f"{100 * sites / window:.1f} %"
+    window = costs.get("window_ns")
+    for name, label in (
+        ("sites_ns", "calls, share of window, estimated"),
+        ("paused_ns", "pauses, share of window"),
+    ):
+        if (cost := costs.get(name)) is not None and window:
+            yield label, f"{100 * cost / window:.1f} %"
+    yield "torch's own profiler", "not measured"
 
 
 def _aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

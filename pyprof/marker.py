@@ -30,7 +30,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
@@ -52,6 +52,9 @@ SEQ = r", seq = (?P<seq>[0-9]+)"  # -1 stands for none
 VARYING = r", (?:seq|op_id) = -?[0-9]+|, input_op_ids = \[[^=]*\]"  # numbers that differ between calls
 CALL_ID = r"'callid': (-?[0-9]{1,18}), "
 CALL_IDS = r"'callid': -?[0-9]+, |'input_callids': \[[^\]]*\], "
+_STACK = ", 'trace': ['"
+REFERENCE = r", 'trace': ([0-9]{1,9})\}"  # at the end of a text
+_REFERENCE = re.compile(REFERENCE + r"\Z")
 _SUFFIX = re.compile(SUFFIX + r"\Z")
 _SEQ, _VARYING, _CALL_IDS = (re.compile(p) for p in (SEQ, VARYING, CALL_IDS))
 _SIZES = re.compile(r", sizes = (\[.*\])$")
@@ -332,6 +335,32 @@ def encode(call: Call, layer: str = "", trace: Iterable[str] = (), module: str |
     if module:
         fields["module"] = module
     return str(fields)
+
+
+def cut_stack(text: str) -> tuple[str, str]:
+    """Split the text of a call at its stack, which many calls share; the second part is "" without one.
+
+    >>> cut_stack("{'pyprof': 1, 'layer': '', 'trace': ['a.py:7'], 'module': 'net'}")
+    ("{'pyprof': 1, 'layer': ''", ", 'trace': ['a.py:7'], 'module': 'net'}")
+    """
+    place = text.rfind(_STACK)
+    return (text[:place], text[place:]) if place > 0 else (text, "")
+
+
+def refer(head: str, number: int) -> str:
+    """Return the text of a call that has the number of its stack in place of the stack, for PyProf's own files."""
+    return f"{head}, 'trace': {number}}}"
+
+
+def with_stack(text: str, stacks: Mapping[int, str]) -> str:
+    """Return the text of a call with its stack, if it has the number of one.
+
+    >>> with_stack(refer("{'pyprof': 1", 5), {5: ", 'trace': ['a.py:7']}"})
+    "{'pyprof': 1, 'trace': ['a.py:7']}"
+    """
+    found = _REFERENCE.search(text)
+    stack = stacks.get(int(found[1])) if found else None
+    return text[: found.start()] + stack if found and stack is not None else text
 
 
 def encode_place(trace: Iterable[str], module: str | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -83,6 +84,18 @@ def _nothing_is_left() -> Iterator[None]:
     yield
     left = leftovers.restore(before)
     assert not left, "; ".join(left)
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_pytest_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that a test runs in this process ends its own threads, not those of the tests."""
+
+    def join() -> None:
+        for thread in threading.enumerate():
+            if not thread.daemon and thread is not threading.main_thread():
+                thread.join()
+
+    monkeypatch.setattr(threading, "_shutdown", join)
 
 
 @pytest.fixture(scope="session")

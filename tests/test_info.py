@@ -45,6 +45,7 @@ def captured(path: Path) -> Path:
     rows = {
         "torch": "2.13.0", "cpu.name": "A chip", "cudnn.benchmark": "yes", "overhead.calls": "1",
         "overhead.per_call_ns": "1500", "overhead.sites_ns": "1500", "overhead.window_ns": "100000",
+        "overhead.paused_ns": "25000",
         "command": "net.py \x1b[31mred",
     }  # fmt: skip
     connection.executemany("insert into PYPROF_META values (?, ?)", rows.items())
@@ -80,8 +81,14 @@ def test_text_of_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "  steps      1" in lines
     assert "  cudnn.benchmark  yes" in lines
     assert "  command          net.py \\x1b[31mred" in lines  # nothing that steers the terminal
-    assert "  per_call         1.50 us" in lines
-    assert "  share of window  1.5 %" in lines
+    costs = {
+        line.rpartition("  ")[0].strip(): line.rpartition("  ")[2]
+        for line in lines[lines.index("cost of recording") + 1 :]
+    }
+    assert costs["per_call"] == "1.50 us"
+    assert costs["calls, share of window, estimated"] == "1.5 %"  # 1,500 of 100,000 ns
+    assert costs["pauses, share of window"] == "25.0 %"  # 25,000 of 100,000 ns
+    assert costs["torch's own profiler"] == "not measured"
     assert "  calls after the first 9 events  12,345" in lines
     assert text.isascii()
 
@@ -103,7 +110,13 @@ def test_json_has_the_same_in_numbers(tmp_path: Path, capsys: pytest.CaptureFixt
     assert found["processes"][0]["pid"] == 100
     assert found["counts"]["operators"] == 2
     assert found["facts"]["cudnn.benchmark"] == "yes"
-    assert found["overhead"] == {"calls": 1, "per_call_ns": 1500, "sites_ns": 1500, "window_ns": 100000}
+    assert found["overhead"] == {
+        "calls": 1,
+        "per_call_ns": 1500,
+        "sites_ns": 1500,
+        "window_ns": 100000,
+        "paused_ns": 25000,
+    }
     assert found["lost"] == {"calls after the first 9 events": 12345}
     assert not [name for name in found["facts"] if name.startswith(("overhead", "EXPORT", "format"))]
 
@@ -117,7 +130,7 @@ def test_what_other_tools_do_not_say_is_not_there(
     text = capsys.readouterr().out
     assert "kernels    4" in text
     assert "calls      3" in text
-    assert "overhead" not in text
+    assert "cost of recording" not in text
     assert text.endswith("lost\n  nothing\n")
 
 

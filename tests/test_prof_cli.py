@@ -156,7 +156,7 @@ def test_a_failure_while_writing_leaves_nothing(sqlite, tmp_path, monkeypatch):
 
 def test_a_folder_that_does_not_exist_is_one_sentence(sqlite, tmp_path, capsys):
     out = tmp_path / "missing" / "out.dict"
-    assert cli.parse(["-o", str(out), str(sqlite)]) == 1
+    assert cli.parse(["-o", str(out), str(sqlite)]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"parse.py: {out} cannot be written")
     assert len(err.splitlines()) == 1

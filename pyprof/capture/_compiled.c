@@ -111,7 +111,7 @@ table_clear(Table *table, void (*drop)(void *))
 typedef struct {
     PyObject_HEAD
     PyObject *recorder, *local;
-    PyObject *tracing, *site, *describe, *at_bound, *drop, *through; /* functions */
+    PyObject *tracing, *site, *describe, *at_bound, *drop, *from_handler, *through; /* functions */
     PyObject *tensor, *parameter, *size, *dtype;           /* types */
     PyObject *frame_end;      /* code of a module's call: the frames outside of it belong to the module */
     PyObject *signatures;     /* bytes -> number of the arguments */
@@ -173,7 +173,7 @@ thread_state(const Watch *watch)
 }
 
 /* Count a call that could not be recorded, for the error that is set, and clear that. Returns -1, with the error
- * still set, if it is none of PyProf's: ctrl-C. */
+ * still set, if it is none of PyProf's: ctrl-C, or what a signal handler of the program has raised. */
 static int
 lose(Watch *watch, const char *what)
 {
@@ -181,6 +181,17 @@ lose(Watch *watch, const char *what)
         return -1;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    PyObject *handler = PyObject_CallOneArg(watch->from_handler, value);
+    if (handler == NULL)
+        PyErr_Clear(); /* no room on the stack */
+    Py_XDECREF(handler);
+    if (handler == Py_True) {
+        PyErr_Restore(type, value, traceback);
+        return -1;
+    }
     PyObject *reason = PyUnicode_FromFormat("%s (%s)", what, ((PyTypeObject *)type)->tp_name);
     PyObject *done = reason != NULL ? PyObject_CallOneArg(watch->drop, reason) : NULL;
     if (done == NULL)
@@ -230,14 +241,14 @@ exchange_of(PyObject *capsule, PyObject *sample)
 static int
 watch_init(Watch *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"recorder", "local", "tracing", "site", "describe", "at_bound", "drop", "through", "tensor",
+    static char *names[] = {"recorder", "local", "tracing", "site", "describe", "at_bound", "drop", "from_handler", "through", "tensor",
                             "parameter", "size", "dtype", "frame_end", "exchange", "sample", NULL};
-    PyObject *given[13], *capsule, *sample;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOOOOOOOO:Watch", names, &given[0], &given[1], &given[2],
+    PyObject *given[14], *capsule, *sample;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOOOOOOOOO:Watch", names, &given[0], &given[1], &given[2],
                                      &given[3], &given[4], &given[5], &given[6], &given[7], &given[8], &given[9],
-                                     &given[10], &given[11], &given[12], &capsule, &sample))
+                                     &given[10], &given[11], &given[12], &given[13], &capsule, &sample))
         return -1;
-    for (int i = 0; i < 13; i++)
+    for (int i = 0; i < 14; i++)
         Py_XSETREF((&self->recorder)[i], Py_NewRef(given[i]));
     Py_XSETREF(self->signatures, PyDict_New());
     PyObject *state = PyObject_GetAttr(self->local, name_state);

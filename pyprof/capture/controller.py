@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyprof.capture import DEFAULT_MAX_EVENTS, environment_variables, hooks
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.options import Given, Options, bound, merged, options
 from pyprof.capture.core.state import Until, end, owned
 from pyprof.capture.environment import ranks
@@ -441,7 +442,7 @@ def write(session: Session) -> str | None:
             "pyprof: out of memory, the recording is lost. Record fewer steps, or set a lower max_events.",
             file=sys.stderr,
         )
-    except Exception as error:  # an internal error: the program goes on
+    except internal() as error:  # an internal error: the program goes on
         control.failed = True
         log.debug("the recording is lost", exc_info=True)
         print(

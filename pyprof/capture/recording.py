@@ -45,6 +45,7 @@ class SessionData:
         self._windows = self._window_ns = 0
         self._moved_ns = 0  # change of the system clock while a window was open
         self.step_start = 0  # of the running step
+        self.reading_cpu_ns = 0  # of the process while records were read: in pauses, and when a window closed
         self._opened = self._clock = 0
         self.full = 0  # time at which the limit was reached
         self._waiting = 0  # time since when no operators are recorded; 0: they are
@@ -207,6 +208,9 @@ class SessionData:
         costs = overhead.calibrate()
         (calls, modules), (step_calls, step_modules) = self._recorded, self._recorded_in_steps
         out = {"calls": calls, "modules": modules, "window_ns": self._window_ns, "windows": self._windows}
+        paused = [pause for pause in self.pauses if pause.what == READING]
+        out |= {"pauses": len(paused), "paused_ns": sum(pause.end - pause.start for pause in paused)}
+        out["reading_cpu_ns"] = self.reading_cpu_ns
         if costs is not None:
             out["per_call_ns"], out["per_module_ns"] = costs
             out["sites_ns"] = calls * costs.call + modules * costs.module

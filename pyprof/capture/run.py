@@ -17,18 +17,23 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from pyprof.capture import controller
+from pyprof.arguments import refuse_unwritable
+from pyprof.capture import THREAD, controller
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.internal_errors import from_handler
 from pyprof.capture.core.options import Given
 from pyprof.capture.environment import ranks
+from pyprof.capture.instrument import nvtx_ranges
 from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.run_window import Plan
 from pyprof.errors import CaptureError, UsageError
+from pyprof.marker import caller
 
-_MAX_LISTED = 4  # files of ranks that are listed
+_MAX_LISTED = 4  # files of ranks, and threads, that are listed
+_PATIENCE = 5.0  # seconds until the threads that the script waits for are named
 
 
 def run(
@@ -45,6 +50,12 @@ def run(
         raise CaptureError(reason)
     whole = os.path.abspath(output)
     earlier = ranks.files(whole)
+    if not nvtx_ranges.attached():  # else the tool writes the file
+        refuse_unwritable(ranks.named(output, ranks.rank()))
+    if os.path.exists(script) and os.path.exists(output) and os.path.samefile(script, output):
+        raise UsageError(
+            f"-o {output}: the recording would take the name of the script. Choose another file."
+        )
     with as_main(script, args, module) as execute:
         controller.init_only()
         controller.record_run(output, max_events, plan, options)
@@ -55,6 +66,10 @@ def run(
         finally:
             try:
                 _finish(script, whole, earlier)
+            except Exception as error:
+                if not from_handler(error):
+                    raise
+                _say_ignored(error)  # the program is over
             finally:
                 os.environ.pop(ranks.OUTPUT_OF_RUN, None)
 
@@ -101,7 +116,7 @@ def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Call
     replaced = sys.modules["__main__"]
     sys.modules["__main__"] = main
     try:
-        yield lambda: _execute(code, main.__dict__)
+        yield lambda: _run_to_end(code, main.__dict__)
     finally:
         sys.modules["__main__"] = replaced
 
@@ -133,11 +148,15 @@ def _module(name: str) -> tuple[ModuleSpec, CodeType]:
     return spec, code
 
 
+def _run_to_end(code: CodeType, namespace: dict[str, Any]) -> int:
+    exit_code = _execute(code, namespace)
+    _end_threads()
+    return exit_code
+
+
 def _execute(code: CodeType, namespace: dict[str, Any]) -> int:
-    before = threading.enumerate()
     try:
         exec(code, namespace)
-        _join(before)
     except SystemExit as leave:
         return _exit_code(leave.code)
     except BaseException as error:
@@ -146,11 +165,56 @@ def _execute(code: CodeType, namespace: dict[str, Any]) -> int:
     return 0
 
 
-def _join(before: list[threading.Thread]) -> None:
-    """Wait, as Python does, for the threads that a script leaves behind; their work belongs to the recording."""
-    for thread in threading.enumerate():
-        if not thread.daemon and thread not in before:
-            thread.join()
+def _end_threads() -> None:
+    """Do what Python does when a program is over: run the exit hooks of `threading`, which wake the idle workers of
+    executors, then wait for the threads. Their work belongs to the recording. Ctrl-C ends the wait."""
+    shut_down, threading._shutdown = threading._shutdown, lambda: None  # type: ignore[attr-defined]  # once is enough
+    ended = threading.Event()
+    if _left_behind():
+        threading.Thread(target=_name_threads, args=(ended,), name=THREAD, daemon=True).start()
+    try:
+        shut_down()
+    except BaseException as error:  # Python too says so, and goes on
+        _say_ignored(error)
+    finally:
+        ended.set()
+
+
+def _say_ignored(error: BaseException) -> None:
+    print(f"Exception ignored in: {threading!r}", file=sys.stderr)
+    traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+
+
+def _left_behind() -> list[threading.Thread]:
+    main = threading.main_thread()
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread is not main]
+
+
+def _name_threads(ended: threading.Event) -> None:
+    """Say, once, which threads keep the program from ending."""
+    if ended.wait(_PATIENCE):
+        return
+    frames = sys._current_frames()
+    waiting = [
+        f"{thread.name!r}{_location(frames.get(thread.ident or 0))}"
+        for thread in _left_behind()[:_MAX_LISTED]
+    ]
+    if waiting:
+        print(
+            f"pyprof: the script is over, and waits for its threads: {', '.join(waiting)}. Ctrl-C ends the wait; the "
+            "recording is written.",
+            file=sys.stderr,
+        )
+
+
+def _location(frame: FrameType | None) -> str:
+    """Return the line of the program that a thread has reached, else that of Python's library."""
+    frames = (
+        ()
+        if frame is None
+        else tuple(f"{f.f_code.co_filename}:{line}" for f, line in traceback.walk_stack(frame))
+    )
+    return f" at {caller(frames[::-1]) or frames[0]}" if frames else ""
 
 
 ENDS.append(_execute.__code__)  # stacks end here: the command's own frames are not part of the program

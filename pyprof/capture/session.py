@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import time_ns
+from time import process_time_ns, time_ns
 
 from pyprof import atomic_file, scratch
 from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
@@ -21,6 +21,7 @@ from pyprof.capture.collectors.kineto import Kineto, Waiting, stranded
 from pyprof.capture.collectors.layer import Layer
 from pyprof.capture.collectors.unfinished import end_ranges, unfinished
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.options import NOTHING, Options
 from pyprof.capture.core.state import Slot, Until, end, owned
 from pyprof.capture.core.torch_internals import graph_task
@@ -102,7 +103,7 @@ class Session:
             return
         try:
             self._begin()
-        except Exception as error:
+        except internal() as error:
             self._lose(error)
             self._stop()
 
@@ -133,7 +134,7 @@ class Session:
         if not self.operators_given_up:
             try:
                 self._start_operators()
-            except Exception as error:
+            except internal() as error:
                 self.operators_given_up = True
                 print(
                     f"pyprof: torch's profiler does not start ({error}); call sites are recorded.",
@@ -165,6 +166,7 @@ class Session:
         """Close the window and keep its records. `write` raises an error of this, not the program."""
         if not self._open:
             return
+        cpu = process_time_ns()
         try:
             self._stop()
             if self.output is None:
@@ -173,7 +175,8 @@ class Session:
             else:
                 with gc_disabled():
                     self._keep()
-        except Exception as error:
+                self.data.reading_cpu_ns += process_time_ns() - cpu
+        except internal() as error:
             self._lose(error)
         finally:
             recorder.clear()
@@ -239,7 +242,7 @@ class Session:
         try:
             with self._lock:
                 self._kineto.stop()
-        except Exception as error:  # all operators of the recording are lost with it
+        except internal() as error:  # all operators of the recording are lost with it
             self._lose(error)
         guarded(self._device.stop)
 
@@ -311,16 +314,17 @@ class Session:
 
     def _pause(self, between_steps: bool = False) -> None:
         with held():
-            start = time_ns()
+            start, cpu = time_ns(), process_time_ns()
             self.reading = True
             try:
                 self._read()
-            except Exception as error:
+            except internal() as error:
                 self._lose(error)
                 recorder.active, recorder.keeping = recorder.ranges is not None, False
             finally:
                 self.reading = False
                 self.data.pause(start, between_steps)
+                self.data.reading_cpu_ns += process_time_ns() - cpu
 
     def _read(self) -> None:
         with self._lock:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from pyprof import atomic_file
+from pyprof.arguments import refuse_unwritable
 from pyprof.dlprof.options import Settings
-from pyprof.errors import CaptureError, UsageError
+from pyprof.errors import UsageError
 from pyprof.render import writers
 from pyprof.reports import Report, find
 
@@ -55,10 +55,7 @@ def outputs(settings: Settings) -> Outputs:
     if is_new:
         _make(folder)
     for path in filter(None, (names.recording, names.database)):
-        try:
-            atomic_file.check(path)
-        except CaptureError as error:
-            raise UsageError(f"{path}: {error}") from error
+        refuse_unwritable(path)
     return names
 
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyprof import arrow
 from pyprof.model import (
@@ -48,6 +49,12 @@ class Names:
         self._values = pa.concat_arrays(values).take(arrow.array(order))
         self._codes = np.full(len(self._ids) + 1, -1, np.int32)
         self._codes[-1] = self.strings.code("")  # for unknown ids
+
+    def replace(self, pattern: str, replaced: Callable[[list[str]], list[str]]) -> None:
+        """Replace the texts that match a regular expression, before any of them is used."""
+        mask = pc.match_substring_regex(self._values, pattern)
+        texts = replaced(self._values.filter(mask).to_pylist())
+        self._values = pc.replace_with_mask(self._values, mask, arrow.texts(texts))
 
     def place(self, ids: Ints) -> Ints:
         """Return the position of each id in the table; the length of the table for an unknown id."""

@@ -16,7 +16,7 @@ import pytest
 
 import pyprof
 from pyprof.capture.collectors.cupti import pool
-from pyprof.marker import CallMarker, decode
+from pyprof.marker import CallMarker, decode, with_stack
 from pyprof.model import Tensor
 
 from .stand_in import Fake
@@ -87,9 +87,9 @@ class Recorded:
                where domainId = 1 and eventType = 59
                order by uint64Value"""
         )
-        out = []
+        out, stacks = [], self.table("PYPROF_CALL_STACK")
         for number, start, end, tid, text in rows:
-            marker = decode(text)
+            marker = decode(with_stack(text, stacks))
             assert isinstance(marker, CallMarker), text
             out.append(CallRow(number, start, end, tid, marker))
         return out

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from torch import Tensor, nn
 
 import pyprof
 from pyprof.capture.instrument.recorder import local
+from pyprof.marker import CLOSURE
+
+from .conftest import Recorded
 
 Closure = Callable[[], Any]
 
@@ -80,7 +84,7 @@ def table(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     pyprof.shutdown()
     assert torch.equal(plain, seen)
     assert all(map(torch.equal, losses, losses_seen))
-    return pyprof.load(path).table, request.param[0].__name__
+    return pyprof.load(path).table, request.param[0].__name__, Recorded(path)
 
 
 def rows(table: pd.DataFrame, kernel: str, direction: str) -> pd.DataFrame:
@@ -102,12 +106,27 @@ def test_backward_has_its_forward(table: Any) -> None:
 
 
 def test_what_the_step_does_itself_is_the_optimizers(table: Any) -> None:
-    kernels, name = table
+    kernels, name, _ = table
     steps = kernels[kernels.op == f"{name}.step"]
     assert len(steps)
     assert set(steps.phase) == {"optimizer"}
     assert set(kernels[kernels.phase == "optimizer"].op) <= {f"{name}.step", f"{name}.zero_grad"}
     assert set(kernels[kernels.phase == "forward"].op) <= {"linear", "tanh", "square", "mean", "ones_like"}
+
+
+def test_last_part_of_a_step_is_the_one_without_a_closure_after_it(table: Any) -> None:
+    """Each of the two steps is several calls; the recording tells which one ends it."""
+    _, name, recorded = table
+    rows = [
+        (call.start, call.marker.call.op) for call in recorded.calls if call.marker.call.op.endswith(".step")
+    ]
+    closures = recorded.query(f"select start, text from NVTX_EVENTS where text = '{CLOSURE}{name}.step'")
+    order = [text for _, text in sorted(rows + closures)]
+    parts = [text for text in order if text == f"{name}.step"]
+    interrupted = [pair for pair in pairwise(order) if pair == (f"{name}.step", f"{CLOSURE}{name}.step")]
+    assert len(interrupted) == len(closures) >= 2
+    assert len(parts) - len(interrupted) == 2
+    assert order[-1] == f"{name}.step"
 
 
 def test_error_in_a_closure_is_the_programs(tmp_path: Path) -> None:

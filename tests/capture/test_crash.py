@@ -51,7 +51,7 @@ def check_nothing_or_whole(folder: Path) -> None:
         assert re.fullmatch(r"net(\.\d+)?\.sqlite", name)
         recorded = Recorded(folder / name)
         assert recorded.query("pragma integrity_check") == [("ok",)]
-        assert recorded.table("PYPROF_META")["format_version"] == "1"
+        assert recorded.table("PYPROF_META")["format_version"] == "2"
 
 
 # kill -9
@@ -204,7 +204,7 @@ def test_a_name_that_is_a_link_stays_one_and_odd_names_work(tmp_path: Path) -> N
             torch.exp(x)
     assert (tmp_path / "net.sqlite").is_symlink()
     assert sorted(os.listdir(folder)) == ["real.1.sqlite", "real.sqlite"]
-    assert Recorded(tmp_path / "net.sqlite").table("PYPROF_META")["format_version"] == "1"
+    assert Recorded(tmp_path / "net.sqlite").table("PYPROF_META")["format_version"] == "2"
 
 
 def test_the_folder_is_the_one_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,17 +331,54 @@ def test_a_place_that_takes_no_file_is_one_sentence_before_the_training(
             torch.tanh(x)
             pyprof.shutdown()
         else:
-            assert main(["run", "--quiet", "-o", output, "net.py"]) == 7
+            assert main(["run", "--quiet", "-o", output, "net.py"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1, error
-    assert error.startswith(f"pyprof: {output} cannot be written ({reason}"), error
-    assert error.endswith("Nothing is recorded.\n")
+    says, ends = ("pyprof run", "file") if way == "run" else ("pyprof", "Nothing is recorded")
+    assert error.startswith(f"{says}: {output} cannot be written ({reason}"), error
+    assert error.endswith(f"{ends}.\n")
     assert left(tmp_path) == ["closed", "older.sqlite"]
     assert os.listdir(tmp_path / "closed") == []
     assert Path("/dev/null").is_char_device()
 
 
-@pytest.mark.parametrize("way", ["run", "environment", "start"])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-o", "nowhere/net.sqlite"], "nowhere/net.sqlite cannot be written (the folder does not exist)"),
+        (["-o", "nowhere/net.sqlite", "--steps", "1:2"], "the folder does not exist"),
+        (["-o", "nowhere/net.sqlite", "--delay", "1", "--strict", "--memory"], "the folder does not exist"),
+        (["-o", "out/"], "out/ cannot be written (it is the name of a folder)"),
+        (["-o", ""], "an output without a name cannot be written"),
+        (["-o", "net.py"], "the name of the script"),
+        (["-o", "./again.py"], "the name of the script"),
+    ],
+)
+def test_run_refuses_before_the_program_starts(
+    words: list[str], sentence: str, forks: Forks, tmp_path: Path
+) -> None:
+    (tmp_path / "again.py").symlink_to("net.py")
+    code, program = forks.run(tmp_path, "print('started')\n", "run", *words)
+    assert (code, program.stdout) == (2, "")
+    assert program.stderr.count("\n") == 1
+    assert sentence in program.stderr
+    assert left(tmp_path) == ["again.py"]
+
+
+def test_run_refuses_a_disk_without_a_free_block(forks: Forks, tmp_path: Path) -> None:
+    code, program = forks.run(tmp_path, "print('started')\n", "run", prelude=FULL.format(size=2000))
+    assert (code, program.stdout) == (2, ""), program.stderr
+    assert "net.sqlite cannot be written (No space left on device)" in program.stderr
+
+
+def test_ranks_refuse_their_own_file(forks: Forks, tmp_path: Path) -> None:
+    (tmp_path / "net.rank1.sqlite").mkdir()
+    for rank, expected in (("1", 2), ("0", 0)):
+        code, program = forks.run(tmp_path, "print('started')\n", "run", RANK=rank, WORLD_SIZE="2")
+        assert code == expected, program.stderr
+
+
+@pytest.mark.parametrize("way", ["environment", "start"])
 def test_a_program_without_a_place_for_its_file_ends_as_it_would(
     way: str, forks: Forks, tmp_path: Path
 ) -> None:

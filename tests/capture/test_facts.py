@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pyprof
+from pyprof.capture import pace
 from pyprof.capture.environment import facts, overhead
 from pyprof.capture.instrument import seen_objects
 from pyprof.capture.instrument.recorder import local, recorder
@@ -286,6 +287,20 @@ def test_overhead_is_the_recorded_calls_times_what_one_costs(meta: dict[str, str
     assert 0 < found["sites_per_step_ns"] <= found["sites_ns"] // 2
     assert found["windows"] == 1
     assert found["window_ns"] > found["sites_ns"]
+    assert found["pauses"] == found["paused_ns"] == 0
+    assert found["reading_cpu_ns"] > 0
+
+
+def test_overhead_has_the_pauses(record: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_mallinfo", None)
+    monkeypatch.setattr(pace, "MOST", 150)
+    recorded = record(lambda: [torch.tanh(torch.ones(3)) for _ in range(100)])
+    lengths = [
+        length for (length,) in recorded.query("select end - start from PYPROF_PAUSE where what = 'reading'")
+    ]
+    meta = recorded.table("PYPROF_META")
+    assert len(lengths) > 0
+    assert (int(meta["overhead.pauses"]), int(meta["overhead.paused_ns"])) == (len(lengths), sum(lengths))
 
 
 def test_calibration_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

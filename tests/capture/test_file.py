@@ -173,7 +173,7 @@ def test_file_has_the_tables_of_an_export_and_ours(step: Recorded) -> None:
     assert tables == {
         "META_DATA_EXPORT", "StringIds", "ThreadNames", "PROCESSES", "TARGET_INFO_SESSION_START_TIME",
         "ANALYSIS_DETAILS", "NVTX_EVENTS", "PYPROF_OP", "PYPROF_STEP", "PYPROF_PAUSE", "PYPROF_META", "PYPROF_LOST",
-        "PYPROF_SOURCE", "PYPROF_SOURCE_TEXT",
+        "PYPROF_SOURCE", "PYPROF_SOURCE_TEXT", "PYPROF_CALL_STACK",
     }  # fmt: skip
     assert [row[1] for row in step.query("pragma table_info(NVTX_EVENTS)")] == NVTX_COLUMNS
     assert [row[1] for row in step.query("pragma table_info(PYPROF_OP)")] == [
@@ -188,7 +188,7 @@ def test_file_says_who_wrote_it_and_on_what(step: Recorded) -> None:
         "EXPORT_SCHEMA_VERSION": "3.16.1",
     }
     meta = step.table("PYPROF_META")
-    assert meta["format_version"] == "1"
+    assert meta["format_version"] == "2"
     assert meta["layers"] == "sites+operators"
     assert meta["torch"] == torch.__version__
     pid = os.getpid()

@@ -77,5 +77,5 @@ def test_a_range_that_is_being_entered_is_not_interrupted(name: str, asked: int)
     exec(compile(f"def {name}(ask):\n    ask()\n", file, "exec"), inside)
     called: list[int] = []
     main_thread._waiting.append(lambda: called.append(1))
-    inside[name](lambda: main_thread._run(None))
+    inside[name](lambda: bool(main_thread._Pending()))
     assert (len(called), main_thread._waiting) == (asked, [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 import pyprof
 from tests.forks import Forks
-from tests.waiting import HANG
+from tests.waiting import HANG, until
 
 from .conftest import OURS, Recorded
 
@@ -351,6 +352,90 @@ def test_threads_that_the_script_leaves_behind_are_recorded(tmp_path: Path, run:
     )
     assert run(source).returncode == 0
     assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones", "Tensor.exp"]
+
+
+_LEFT_BEHIND = {
+    "open executor": (
+        "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)\n"
+        "print(pool.submit(lambda: torch.ones(3).exp().numel()).result())\n"
+    ),
+    "exit hook": (
+        "import threading\nevent = threading.Event()\nthreading._register_atexit(event.set)\n"
+        "threading.Thread(target=lambda: [event.wait(), print(torch.ones(3).exp().numel())]).start()\n"
+    ),
+    "later thread": (
+        "import sys, threading\nevent = threading.Event()\n"
+        "def last(): print(torch.ones(3).exp().numel())\n"
+        "def second(): event.wait(); threading.Thread(target=last).start()\n"
+        "def first(): threading.main_thread().join(0.05); event.set()\n"
+        "threading.Thread(target=second).start()\nthreading.Thread(target=first).start()\nsys.exit(3)\n"
+    ),
+    "error": (
+        "import atexit, threading\natexit.register(print, 'atexit')\n"
+        "threading.Thread(target=lambda: print(torch.ones(3).exp().numel())).start()\nraise ValueError('mine')\n"
+    ),
+    "executor of a loop": (
+        "import asyncio\nloop = asyncio.new_event_loop()\n"
+        "print(loop.run_until_complete(loop.run_in_executor(None, lambda: torch.ones(3).exp().numel())))\n"
+    ),
+    "open pools of processes": (
+        "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
+        "pool, executor = multiprocessing.Pool(2), ProcessPoolExecutor(2)\n"
+        "print(pool.map(abs, range(4)), list(executor.map(abs, range(4))), torch.ones(3).exp().numel())\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("left", _LEFT_BEHIND)
+def test_run_ends_when_the_program_would(left: str, forks: Forks, tmp_path: Path) -> None:
+    source = f"import torch\n{_LEFT_BEHIND[left]}"
+    whole = forks.whole()
+    code, plain = whole.run(tmp_path, source)
+    recorded_code, done = whole.run(tmp_path, source, "run")
+    assert (recorded_code, done.stdout) == (code, plain.stdout)
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones", "Tensor.exp"]
+
+
+@pytest.mark.long
+def test_run_ends_although_the_compiler_left_its_pool_open(compiler_forks: Forks, tmp_path: Path) -> None:
+    source = (
+        "import torch\nnet = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()))\n"
+        "net(torch.ones(2, 4)).sum().backward()\nprint('trained')\n"
+    )
+    code, done = compiler_forks.whole().run(
+        tmp_path, source, "run", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty")
+    )
+    assert (code, done.stdout) == (0, "trained\n"), done.stderr
+    assert Recorded(tmp_path / "net.sqlite").ops
+
+
+def test_a_program_that_leaves_at_once_does_so(forks: Forks, tmp_path: Path) -> None:
+    code, done = forks.run(tmp_path, "import os, torch\ntorch.ones(2)\nos._exit(7)\n", "run")
+    assert (code, done.stderr) == (7, "")
+    assert os.listdir(tmp_path) == ["net.py"]
+
+
+@pytest.mark.parametrize(
+    "start", ["threading.Thread(target=wait, name='stuck')", "ThreadPoolExecutor(1, 'stuck').submit(wait)"]
+)
+def test_a_thread_that_does_not_end_is_named_and_ctrl_c_writes(
+    start: str, forks: Forks, tmp_path: Path
+) -> None:
+    source = (
+        "import atexit, threading, torch\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "atexit.register(print, 'atexit')\n"
+        "def wait():\n    threading.Event().wait()\n"
+        f"torch.ones(2)\nthread = {start}\ngetattr(thread, 'start', int)()\n"
+    )
+    prelude = "import pyprof.capture.run as run\nrun._PATIENCE = 0.1\n"
+    program = forks.start(tmp_path, source, "run", prelude=prelude)
+    until(lambda: program.err.exists() and "the script is over" in program.stderr)
+    program.signal(signal.SIGINT)
+    assert (program.wait(), program.stdout) == (0, "atexit\n")
+    (line,) = [line for line in program.stderr.splitlines() if line.startswith("pyprof: ")]
+    assert "'stuck" in line
+    assert f"{tmp_path}/net.py:5" in line
+    assert Recorded(tmp_path / "net.sqlite").names == ["torch.ones"]
 
 
 def test_workers_of_a_data_loader_are_quiet(tmp_path: Path, run: Run) -> None:

@@ -22,14 +22,16 @@ from pyprof.overview.lines import lines
 from pyprof.terminal import columns
 from tests.build import recording, write_capture
 from tests.reports.conftest import CPU
+from tests.waiting import until
 
 WORK = "import torch\nx = torch.ones(4)\nfor _ in range(3):\n    x = torch.tanh(x)\n"
 NEXT = "Next: pyprof view net.sqlite"
+PATIENT = "import pyprof.overview.ending as e\ne.PATIENCE = 600\n"
 
 
 def test_it_is_the_last_thing_on_stderr_and_that_of_pyprof_report(forks, tmp_path, monkeypatch, capsys):
     source = WORK + "import atexit\natexit.register(lambda: print('bye'))\nprint('out')\n"
-    code, done = forks.run(tmp_path, source, "run", overview=True, COLUMNS="80")
+    code, done = forks.run(tmp_path, source, "run", overview=True, prelude=PATIENT, COLUMNS="80")
     assert (code, done.stdout) == (0, "out\nbye\n")
     first, *shown = done.stderr.splitlines()
     assert first == "net.sqlite: 6 operators, 4 calls"
@@ -94,8 +96,6 @@ def test_ranks_that_the_program_starts(tmp_path):
 @pytest.mark.parametrize(
     ("prelude", "said"),
     [
-        ("e.LARGE = 10", r"pyprof: the recording is large; run `pyprof report net.sqlite` for a summary\."),
-        ("e.PATIENCE = 0.01", r"pyprof: .* takes more than 0 s; run `pyprof report net.sqlite` for it\."),
         ("e.sys.executable = '/nowhere/python'", r"pyprof: no overview .*No such file.*"),
         (
             "e._START = 'raise ImportError(\"no pandas\")'",
@@ -105,13 +105,11 @@ def test_ranks_that_the_program_starts(tmp_path):
         ('e._START = \'print("\\\\x1b[2J"); import sys; sys.exit("\\\\x1b[2J")\'', r"pyprof: .*: \\x1b\[2J"),
         ("e.columns = None", None),
     ],
-    ids=["large", "slow", "no python", "no pandas", "exit code", "hostile", "a fault of ours"],
+    ids=["no python", "no pandas", "exit code", "hostile", "a fault of ours"],
 )
 def test_a_failure_is_one_line_and_the_exit_code_is_the_programs(prelude, said, forks, tmp_path):
     source = WORK + "print('out')\n"
-    code, done = forks.run(
-        tmp_path, source, "run", overview=True, prelude=f"import pyprof.overview.ending as e\n{prelude}"
-    )
+    code, done = forks.run(tmp_path, source, "run", overview=True, prelude=PATIENT + prelude)
     assert (code, done.stdout) == (0, "out\n")
     told = done.stderr.splitlines()[1:]
     assert len(told) == (said is not None), told
@@ -122,7 +120,7 @@ def test_a_failure_is_one_line_and_the_exit_code_is_the_programs(prelude, said, 
 def test_libraries_that_cannot_be_imported(tool, forks, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / f"{tool}.py").write_text("raise ImportError('it is too old')\n")
-    prelude = f"import sys\nsys.path.insert(0, {str(tmp_path / 'broken')!r})"
+    prelude = f"{PATIENT}import sys\nsys.path.insert(0, {str(tmp_path / 'broken')!r})"
     code, done = forks.run(tmp_path, WORK, "run", overview=True, prelude=prelude)
     assert code == 0
     assert done.stderr.splitlines()[1:] == [
@@ -226,3 +224,26 @@ def test_the_parent_needs_no_library_for_it():
     code = f"import pyprof.overview.ending, sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_however_long_it_takes_a_line_says_so_and_it_comes(forks, tmp_path):
+    prelude = "import pyprof.overview.ending as e\ne.PATIENCE = 0.01"
+    _, done = forks.run(tmp_path, WORK, "run", overview=True, prelude=prelude)
+    waits, *shown = done.stderr.splitlines()[1:]
+    assert re.fullmatch(
+        r"pyprof: adding up the recording, 0\.\d MB; ctrl-C leaves it to `pyprof report net\.sqlite`\.", waits
+    )
+    assert shown[0].startswith("Whole recording ")
+    assert shown[-1] == NEXT
+
+
+def test_ctrl_c_ends_it_and_the_exit_code_is_the_programs(forks, tmp_path):
+    prelude = (
+        "import pyprof.overview.ending as e\ne.PATIENCE = 0.01\n"
+        "e._START = 'import time, signal; signal.signal(2, signal.SIG_IGN); time.sleep(600)'"
+    )
+    program = forks.start(tmp_path, WORK, "run", overview=True, prelude=prelude)
+    until(lambda: program.err.exists() and "adding up" in program.stderr)
+    program.signal(signal.SIGINT)
+    assert program.wait() == 0
+    assert len(program.stderr.splitlines()) == 2

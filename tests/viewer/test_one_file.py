@@ -203,8 +203,8 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(
 def test_a_page_that_cannot_be_written_is_one_sentence(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["page", str(made), "-o", str(tmp_path / "nowhere" / "net.html")]) == 1
-    assert "the page could not be written (the folder does not exist)" in capsys.readouterr().err
+    assert main(["page", str(made), "-o", str(tmp_path / "nowhere" / "net.html")]) == 2
+    assert "net.html cannot be written (the folder does not exist)" in capsys.readouterr().err
 
 
 def test_without_the_page_of_the_viewer_there_is_no_file(

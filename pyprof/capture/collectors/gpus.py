@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal, tolerated
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.cuda_graphs import LONGEST_S, captures
 from pyprof.occupancy import Chip
@@ -37,7 +37,7 @@ def initialized() -> bool:
 def gpus() -> list[dict[str, Any]]:
     """Return a row per GPU that torch sees; empty before the program has initialized CUDA."""
     out: list[dict[str, Any]] = []
-    with suppress(Exception):  # after an error of a kernel every call of CUDA may fail
+    with tolerated():  # after an error of a kernel every call of CUDA may fail
         for number in range(torch.cuda.device_count() if initialized() else 0):
             out.append(row(number, torch.cuda.get_device_properties(number)))
     return out
@@ -96,7 +96,7 @@ def finish_kernels() -> None:
 def _capturing() -> bool:
     try:
         return bool(torch.cuda.is_current_stream_capturing())
-    except Exception:  # after an error of a kernel every call fails: there is nothing to wait for
+    except internal():  # after an error of a kernel every call fails: there is nothing to wait for
         return True
 
 
@@ -104,7 +104,7 @@ def _synchronize() -> None:
     # Do not create a context on a device that the program does not use.
     used = look_up("torch._C._cuda_hasPrimaryContext", "") or torch.cuda.current_device().__eq__
     for number in range(torch.cuda.device_count()):
-        with captures.blocked() as none, suppress(Exception):
+        with captures.blocked() as none, tolerated():
             # An error of a kernel is the program's own; it will get it at its next call.
             if none and used(number):
                 torch.cuda.synchronize(number)

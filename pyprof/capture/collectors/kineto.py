@@ -28,6 +28,7 @@ from pyprof.capture.collectors.gpus import finish_kernels
 from pyprof.capture.collectors.kineto_cpu import Reader
 from pyprof.capture.collectors.kineto_start import OPERATORS, ProfilerActivity, begin, enable, prepare
 from pyprof.capture.collectors.unfinished import MARK, Function, cut_ranges, error_ns, mark, unfinished
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.operators import COLUMNS, Operators
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack, look_up, never
@@ -208,7 +209,7 @@ class Kineto:
     def _read_devices(self, result: Any) -> None:
         try:
             self.records.extend(kineto_device.decode(kineto_device.events(result)))
-        except Exception:  # keep the operators; Kineto's device events change from version to version
+        except internal():  # keep the operators; Kineto's device events change from version to version
             log.debug("the device events of Kineto", exc_info=True)
             self.records.drop("readings of Kineto whose device events were not understood", 1)
 
@@ -217,7 +218,7 @@ class Kineto:
             self._read_operators(Reader(result), cut, marked)
         except MemoryError:
             raise
-        except Exception as error:  # calls are kept without them
+        except internal() as error:  # calls are kept without them
             lack("torch._C._autograd._KinetoEvent", OPERATORS, error)
             recorder.drop(f"readings of torch's profiler that were not understood ({type(error).__name__})")
 

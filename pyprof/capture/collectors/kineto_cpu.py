@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import lack, look_up
 
 _EVENT = "torch._C._autograd._KinetoEvent"
@@ -165,7 +166,7 @@ def _tree(result: Any, starts: Container[int] | None = None) -> Inputs:
             if (starts is None or node.start_time_ns in starts) and node.tag == operator:
                 inputs = tuple(map(_input, getattr(node.extra_fields, "inputs", None) or ()))
                 out[node.start_time_ns, node.name] = inputs
-    except Exception as error:
+    except internal() as error:
         lack(f"{_RESULT}.experimental_event_tree", _SHAPES, error)
     return out
 

@@ -19,6 +19,7 @@ from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, Records
 from pyprof.capture.collectors.gpus import finish_kernels, initialized
 from pyprof.capture.collectors.kineto import Kineto
 from pyprof.capture.collectors.kineto_start import ProfilerActivity
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.errors import CaptureError
 
@@ -97,7 +98,7 @@ class Layer:
                 reason = "the program's own torch.profiler holds CUPTI" if held else cupti_missing()
                 if reason:
                     raise CaptureError(reason)
-        except Exception as error:
+        except internal() as error:
             self._fail(error)
 
     def begin(self) -> None:
@@ -106,7 +107,7 @@ class Layer:
             return
         try:
             self._cupti.start()
-        except Exception as error:
+        except internal() as error:
             self._fail(error)
 
     def _decide(self) -> None:
@@ -133,7 +134,7 @@ class Layer:
         finish_kernels()
         try:
             self._cupti.stop()
-        except Exception as error:
+        except internal() as error:
             self._fail(error)
 
     def keep(self) -> None:

@@ -18,6 +18,7 @@ from enum import Flag, auto
 from time import time_ns
 from typing import Any, NamedTuple
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import graph_task, lack, look_up
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.model import Ints
@@ -47,7 +48,7 @@ def mark() -> list[int]:
             for _ in range(_MARKS):
                 with _mark(MARK):
                     times.append(time_ns())
-    except Exception as error:
+    except internal() as error:
         lack("torch._C._profiler._RecordFunctionFast", "", error)
     return times
 
@@ -97,7 +98,7 @@ def end_ranges(state: ThreadState) -> None:
             with _plain():  # hide it from modes of the program
                 _exit(state.scopes[-1].record)
             state.scopes.pop()
-    except Exception as error:  # functions that stay open delay the next recording
+    except internal() as error:  # functions that stay open delay the next recording
         lack("torch.ops.profiler._record_function_exit", "", error)
 
 

@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal
+
 log = logging.getLogger(__name__)
 
 OLDEST = (2, 4)  # the first torch that PyProf records
@@ -44,7 +46,7 @@ def look_up(
         value = _resolve(path)
         if check is not None:
             check(value)
-    except Exception as error:
+    except internal() as error:
         lack(path, without, error)
         return otherwise
     return value
@@ -70,7 +72,7 @@ def part(path: str, without: str) -> Iterator[None]:
     """Run one step of hooking into torch: an exception is noted under `path` and suppressed."""
     try:
         yield
-    except Exception as error:
+    except internal() as error:
         lack(path, without, error)
 
 

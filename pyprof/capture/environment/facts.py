@@ -27,6 +27,7 @@ import torch
 
 import pyprof
 from pyprof.capture.core import torch_internals
+from pyprof.capture.core.internal_errors import tolerated
 from pyprof.capture.environment import processor, ranks
 from pyprof.capture.instrument import call_sites, seen_objects
 from pyprof.capture.instrument.seen_objects import as_text, autocast_devices, gradients, uses_cuda
@@ -99,10 +100,10 @@ def gather() -> dict[str, str]:
     """Return the facts by their dotted names, as text. Never raises; a fact that cannot be read is absent."""
     out: dict[str, str] = {}
     for name, read in _SINGLE.items():
-        with suppress(Exception):
+        with tolerated():
             _put(out, name, read())
     for group in (_switches, processor.facts, _gpus, _distributed, _amp, _objects):
-        with suppress(Exception):
+        with tolerated():
             for name, value in group().items():
                 _put(out, name, value)
     return out
@@ -110,7 +111,7 @@ def gather() -> dict[str, str]:
 
 def gather_seen(operators: Operators) -> dict[str, str]:
     """Return the facts that follow from the recorded operators; empty if there are none."""
-    with suppress(Exception):
+    with tolerated():
         return {name: as_text(value) for name, value in _seen_in(operators).items()}
     return {}
 
@@ -162,10 +163,10 @@ def _gpus() -> dict[str, Any]:
         out[f"gpu.{number}.memory_bytes"] = properties.total_memory
         out[f"gpu.{number}.sm_count"] = properties.multi_processor_count
         out[f"gpu.{number}.compute_capability"] = f"{properties.major}.{properties.minor}"
-        with suppress(Exception):
+        with tolerated():
             out[f"gpu.{number}.peak_allocated_bytes"] = torch.cuda.max_memory_allocated(number)
     out["gpu.current"] = torch.cuda.current_device()
-    with suppress(Exception):
+    with tolerated():
         out["cuda.driver"] = torch_internals.look_up("torch._C._cuda_getDriverVersion", "")()
     return out
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.instrument import compiled, lookups, modules, wrappers
 from pyprof.capture.instrument.recorder import Recorder, ThreadState
 
@@ -55,7 +56,7 @@ def calibrate() -> Costs | None:
         scratch.limit = 1 << 60
         until = perf_counter_ns() + _LONGEST_NS
         return Costs(_call(scratch, local, until), _module(scratch, local, until))
-    except Exception:  # an estimate must not break the recording
+    except internal():  # an estimate must not break the recording
         return None
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import tolerated
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.attribute_registry import Registry
@@ -58,7 +59,7 @@ def install(registry: Registry) -> None:
 
 def _note() -> None:
     distributed: Any = torch.distributed
-    with suppress(Exception):  # never into the user's code
+    with tolerated():  # never into the user's code
         if distributed.is_available() and distributed.is_initialized():
             _group["rank"] = distributed.get_rank()
             _group["world_size"] = distributed.get_world_size()

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.options import NOTHING, Options
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import Recorder
@@ -110,7 +111,7 @@ class Extras:
     def _safely(self, action: Callable[..., None], *args: Any) -> None:
         try:
             action(*args)
-        except Exception as error:
+        except internal() as error:
             log.debug("an optional recording failed", exc_info=True)
             reason = f"{action.__qualname__} failed ({type(error).__name__})"
             self._faults[reason] = self._faults.get(reason, 0) + 1

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.options import Options
 from pyprof.capture.extras.patch_target import Watched
 from pyprof.capture.extras.stack_rows import StackRows
@@ -142,7 +143,7 @@ class ApiStacks:
                 return
             site = recorder.stacks.site(frame, local.state.context)
             self._new.extend((start, end, threading.get_native_id(), name, site))
-        except Exception as error:  # never into the user's code
+        except internal() as error:  # never into the user's code
             recorder.drop(f"stack not taken ({type(error).__name__})")
 
     def take(self, recorder: Recorder) -> None:

@@ -25,11 +25,11 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from time import time_ns
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from pyprof.capture.core.internal_errors import tolerated
 from pyprof.capture.extras.patch_target import Watched
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.lookups import always, method
@@ -229,7 +229,7 @@ class FileAccess:
             finally:
                 busy.inside = False  # before any call that ctrl-C may interrupt
                 end = time_ns()
-                with suppress(Exception):  # never into the user's code
+                with tolerated():  # never into the user's code
                     file = args[place] if len(args) > place else kwargs.get(keyword)
                     if _is_file(file):
                         self._add(start, end, number, _name(file), access.size(result, file))

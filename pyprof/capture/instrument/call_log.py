@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import graph_task, look_up
 from pyprof.capture.instrument.arguments import Key, Traced, arguments, key_of
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
@@ -129,7 +130,7 @@ class Notes:
             self._before = self._describe(mod, op, args, kwargs), _tensors((args, kwargs))
         except Traced:  # a tracer's stand-in: the call computes nothing
             return False
-        except Exception:  # never into the user's code
+        except internal():  # never into the user's code
             self.undescribed += 1
             self._before = Call(mod, op), ()
         self._inner = []
@@ -158,7 +159,7 @@ class Notes:
             call, tensors = self._operator_call(schema, name, args, kwargs), _tensors((args, kwargs))
         except Traced:
             return func(*args, **kwargs)
-        except Exception:  # never into the user's code
+        except internal():  # never into the user's code
             self.undescribed += 1
             call, tensors = Call(name.partition("::")[0], name), ()
         if state.busy:
@@ -276,7 +277,7 @@ class Notes:
     def _add(self, call: Call, tensors: tuple[Value, ...], result: Any) -> None:
         try:
             tensors += _tensors(result)
-        except Exception:  # never into the user's code
+        except internal():  # never into the user's code
             self.undescribed += 1
         self._row(_Row(call, self._state.context, tensors, tuple(map(id, self._inner))))
 

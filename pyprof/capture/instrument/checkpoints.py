@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import checkpoint
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.recorder import MARK, RangeRecord, local, recorder
@@ -64,7 +65,7 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             try:
                 state.context, state.root = _context(path, _getframe(1), outside[0]), root
-            except Exception as error:  # never into the user's code
+            except internal() as error:  # never into the user's code
                 recorder.drop(f"module not named ({type(error).__name__})")
             return function(*args, **kwargs)
         finally:

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack
 from pyprof.capture.instrument import triton
@@ -49,7 +50,7 @@ def install() -> None:
         if _start not in handler.start_callbacks:  # torch._dynamo.reset() drops them
             handler.register_start_callback(_start)
             handler.register_end_callback(_end)
-    except Exception as error:
+    except internal() as error:
         lack("torch._dynamo.callback.callback_handler", "when torch.compile compiles", error)
 
 
@@ -93,7 +94,7 @@ def _start(*_: Any) -> None:
         return
     try:
         site = recorder.stacks.site(_caller(sys._getframe(1)), state.context)
-    except Exception as error:  # never into the user's code
+    except internal() as error:  # never into the user's code
         recorder.drop(f"call not described ({type(error).__name__})")
         return
     state.busy = True

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import from_handler
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import is_tracing, look_up
 from pyprof.capture.instrument import recorder as records
@@ -50,8 +51,8 @@ def watch(of: Recorder, threads: Any) -> Any:
     try:
         return _module.Watch(
             recorder=of, local=threads, tracing=is_tracing, site=of.stacks.site, describe=_describe(of),
-            at_bound=at_bound, drop=of.drop, through=_through, tensor=torch.Tensor, parameter=torch.nn.Parameter,
-            size=torch.Size, dtype=torch.dtype, frame_end=CALL_IMPL, exchange=_exchange,
+            at_bound=at_bound, drop=of.drop, from_handler=from_handler, through=_through, tensor=torch.Tensor,
+            parameter=torch.nn.Parameter, size=torch.Size, dtype=torch.dtype, frame_end=CALL_IMPL, exchange=_exchange,
             sample=torch.empty(2, 3, dtype=torch.float32, device="cpu").t(),
         )  # fmt: skip
     except (AttributeError, TypeError, RuntimeError):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import is_tracing
 from pyprof.capture.instrument import compiled
@@ -118,7 +119,7 @@ def function(names: dict[str, Any], name: str, original: Function, make: Make) -
             if entry is None or entry[0] is not code:
                 try:
                     entry = places[place] = code, make(frame)
-                except Exception as error:  # never into the user's code
+                except internal() as error:  # never into the user's code
                     recorder.drop(f"call not seen ({type(error).__name__})")
                     return value
             return value if entry[1] is None else entry[1]
@@ -165,7 +166,7 @@ class Method:
         if entry is None or entry[0] is not code:
             try:
                 entry = self._places[place] = code, self._make(frame)
-            except Exception as error:  # never into the user's code
+            except internal() as error:  # never into the user's code
                 recorder.drop(f"call not seen ({type(error).__name__})")
                 return self.bind(instance)
         return self.bind(instance) if entry[1] is None else MethodType(entry[1], instance)

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument import checkpoints, compilation, parameters, seen_objects
 from pyprof.capture.instrument.attribute_registry import Registry
@@ -26,6 +27,7 @@ from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.instrument.wrappers import at_bound, hide_from_warnings
 
 _getframe = sys._getframe
+_NO_ROOM = "module not named (RecursionError)"
 _Entry = tuple[int, weakref.ref[torch.nn.Module]]
 # id of a module -> itself, its path
 _paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = owned({}, Until.WRITTEN)
@@ -74,10 +76,12 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             context = entry[0]
             start = time_ns()
             state.context = context
-        except Exception as error:  # never into the user's code; no Python call here: the stack may be full
+        except RecursionError:  # no Python call here: the stack may be full
             context = -1
-            lost, reason = recorder.lost, f"module not named ({type(error).__name__})"
-            lost[reason] = lost.get(reason, 0) + 1
+            recorder.lost[_NO_ROOM] = recorder.lost.get(_NO_ROOM, 0) + 1
+        except internal() as error:  # never into the user's code
+            context = -1
+            recorder.drop(f"module not named ({type(error).__name__})")
         finally:
             frame = None  # type: ignore[assignment]
         return _original(self, *args, **kwargs)
@@ -142,7 +146,7 @@ def _notify(note: Callable[..., None], *args: Any) -> None:
     """Call a secondary hook; the module's path does not depend on it."""
     try:
         note(*args)
-    except Exception as error:  # never into the user's code
+    except internal() as error:  # never into the user's code
         recorder.drop(f"{note.__qualname__} failed ({type(error).__name__})")
 
 

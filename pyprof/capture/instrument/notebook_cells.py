@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from pyprof.capture.core.internal_errors import internal
+
 _TERMINAL = re.compile(r"<ipython-input-(\d+)-.*>\Z")
 
 
@@ -30,6 +32,6 @@ def _numbers() -> Mapping[str, Any]:
     try:
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
         numbers = getattr(getattr(shell, "compile", None), "_filename_map", None)
-    except Exception:  # a shell of another kind
+    except internal():  # a shell of another kind
         return {}
     return numbers if isinstance(numbers, Mapping) else {}

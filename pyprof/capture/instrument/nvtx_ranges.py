@@ -18,12 +18,12 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal, tolerated
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import profiler_enabled
 from pyprof.capture.instrument.arguments import Key, arguments
@@ -73,7 +73,7 @@ class Writer:
             for attributes in ranges:
                 self._push(attributes)
                 depth += 1
-        except Exception as error:  # never into the user's code
+        except internal() as error:  # never into the user's code
             recorder.drop(f"NVTX range not written ({type(error).__name__})")
         return depth
 
@@ -82,7 +82,7 @@ class Writer:
         try:
             for _ in range(depth):
                 self._pop()
-        except Exception as error:  # never into the user's code
+        except internal() as error:  # never into the user's code
             recorder.drop(f"NVTX range not closed ({type(error).__name__})")
 
     def _attributes(self, state: ThreadState, call_key: tuple[Any, ...], key: Key | None) -> tuple[Any, ...]:
@@ -213,7 +213,7 @@ def _domain(name: str | None) -> Any:
         import nvtx
 
         return nvtx.get_domain(name) if name is not None else nvtx.get_domain()
-    except Exception as error:  # never into the user's code
+    except internal() as error:  # never into the user's code
         log.debug("no NVTX domain: %s", error)
         return None
 
@@ -226,14 +226,14 @@ def push_user(name: str) -> bool:
             return False
         domain.push_range(domain.get_event_attributes(message=name))
         return True
-    except Exception as error:  # never into the user's code
+    except internal() as error:  # never into the user's code
         recorder.drop(f"NVTX range not written ({type(error).__name__})")
         return False
 
 
 def pop_user() -> None:
     """Close the innermost range of `push_user`."""
-    with suppress(Exception):
+    with tolerated():
         _domain(None).pop_range()
 
 
@@ -261,7 +261,7 @@ class Operators:
             context = emit_nvtx(record_shapes=True)
             context.__enter__()
             self._context, self._thread = context, threading.get_ident()
-        except Exception as error:  # never into the user's code
+        except internal() as error:  # never into the user's code
             _say(f"torch's emit_nvtx does not start ({error}); calls are written, sequence numbers are not.")
 
     def stop(self) -> None:
@@ -271,7 +271,7 @@ class Operators:
             return
         try:
             context.__exit__(None, None, None)
-        except Exception as error:  # never into the user's code
+        except internal() as error:  # never into the user's code
             log.debug("emit_nvtx did not end: %s", error)
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 import torch
 
+from pyprof.capture.core.internal_errors import internal, tolerated
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import DisableTorchFunction, is_tracing
 
@@ -35,7 +35,7 @@ class SeenObjects:
             self._entries[-len(self._entries)] = entry
         self._entries[id(item)] = weakref.ref(item), {}
         # A mode or a subclass of the user would see each x.dtype.
-        with suppress(Exception), DisableTorchFunction():
+        with tolerated(), DisableTorchFunction():
             self._entries[id(item)][1].update(describe(item))
 
     def __iter__(self) -> Any:
@@ -130,7 +130,7 @@ class Total:
         try:
             with DisableTorchFunction():
                 count, size = tensor.numel(), tensor.element_size()
-        except Exception:
+        except internal():
             return False
         if type(count) is not int:  # a tracer's symbol: converting it would fix the traced size
             return False

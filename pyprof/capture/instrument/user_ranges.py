@@ -14,6 +14,7 @@ from contextlib import ContextDecorator
 from time import time_ns
 from typing import Any
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument import nvtx_ranges as ranges
 from pyprof.capture.instrument.recorder import (
@@ -117,7 +118,7 @@ def safely(action: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run PyProf's part of a call; an error in it is counted and never reaches the user's code."""
     try:
         return action(*args, **kwargs)
-    except Exception as error:
+    except internal() as error:
         recorder.drop(f"range not recorded ({type(error).__name__})")
         return None
 

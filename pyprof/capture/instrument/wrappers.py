@@ -16,6 +16,7 @@ from time import time_ns
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.state import Until, owned
 from pyprof.capture.instrument import dynamo
 from pyprof.capture.instrument.arguments import Key, Traced, key_of, symbolic
@@ -38,7 +39,7 @@ def recording(original: Function, number: int) -> Function:
         _count_undescribed,
         at_bound,
     )
-    traced, no_room, any_error, reason, length = Traced, RecursionError, Exception, _NO_ROOM, len
+    traced, no_room, own_errors, reason, length = Traced, RecursionError, internal, _NO_ROOM, len
     sites: SiteCache | None = None  # set by `placed`, one per copy
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +65,7 @@ def recording(original: Function, number: int) -> Function:
             except no_room:  # the stack is full for PyProf's calls, but not yet for the operator's
                 site = args_id = -1
                 record.lost[reason] = record.lost.get(reason, 0) + 1
-            except any_error as error:  # never into the user's code
+            except own_errors() as error:  # never into the user's code
                 site = args_id = -1
                 start = count_undescribed(error, key)
             if start:
@@ -91,7 +92,7 @@ def emitting(original: Function, number: int) -> Function:
         _count_undescribed,
         at_bound,
     )
-    traced, no_room, any_error, reason, length = Traced, RecursionError, Exception, _NO_ROOM, len
+    traced, no_room, own_errors, reason, length = Traced, RecursionError, internal, _NO_ROOM, len
     sites: SiteCache | None = None  # set by `placed`, one per copy
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -115,7 +116,7 @@ def emitting(original: Function, number: int) -> Function:
             except no_room:  # the stack is full for PyProf's calls, but not yet for the operator's
                 site = args_id = -1
                 record.lost[reason] = record.lost.get(reason, 0) + 1
-            except any_error as error:  # never into the user's code
+            except own_errors() as error:  # never into the user's code
                 site = args_id = -1
                 start = count_undescribed(error, key)
             if start:
@@ -163,7 +164,7 @@ def at_bound() -> None:
     """Let the session decide whether the recording goes on."""
     try:
         recorder.on_full()
-    except Exception as error:  # never into the user's code
+    except internal() as error:  # never into the user's code
         recorder.drop(f"bound not checked ({type(error).__name__})")
 
 

@@ -23,11 +23,11 @@ from pyprof.capture.core.operators import Operators
 from pyprof.capture.output import device_tables
 from pyprof.capture.output.merge_calls import CallRow, RangeRow
 from pyprof.capture.output.sources import Source
-from pyprof.marker import encode
+from pyprof.marker import cut_stack, encode, refer
 from pyprof.model import Ints
 
 SCHEMA_VERSION = "3.16.1"
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"
 DOMAIN = 1  # of NVTX ranges: PyProf's own; 0 is the user's
 DOMAIN_CREATE, PUSH_POP = 75, 59
 _CHUNK = 1 << 14  # rows converted to Python numbers at once
@@ -44,6 +44,8 @@ create table NVTX_EVENTS (
     globalTid integer, endGlobalTid integer, textId integer, domainId integer, uint64Value integer,
     int64Value integer, doubleValue real, uint32Value integer, int32Value integer, floatValue real,
     jsonTextId integer, jsonText text, binaryData text);
+-- Stacks of calls, with what follows them in the texts. StringIds has their numbers: 'trace': 17} ends such a text.
+create table PYPROF_CALL_STACK (id integer primary key, text text);
 -- One RecordFunction event: scope 0 function, 1 backward function; textId is the operator's marker.
 create table PYPROF_OP (
     start integer, end integer, globalTid integer, nameId integer, scope integer, textId integer, seq integer,
@@ -123,9 +125,20 @@ def write(
 class _Strings:
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
+        self.stacks: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
 
     def code(self, text: str) -> int:
         return self.codes.setdefault(text, len(self.codes))
+
+    def call(self, text: str) -> int:
+        """Return the code of the text of a call, which is stored without its stack."""
+        code = self._calls.get(text)
+        if code is None:
+            head, stack = cut_stack(text)
+            short = refer(head, self.stacks.setdefault(stack, len(self.stacks))) if stack else text
+            code = self._calls[text] = self.code(short)
+        return code
 
 
 def _fill(path: str, recording: Recording, process_name: str, before: Callable[[str], object] | None) -> None:
@@ -161,9 +174,10 @@ def _fill(path: str, recording: Recording, process_name: str, before: Callable[[
         for table in recording.tables:
             connection.execute(table.create)
             connection.executemany(table.insert, table.rows(recording, strings.code, pid << 24))
-        connection.executemany(
-            "insert into StringIds values (?, ?)", ((code, text) for text, code in strings.codes.items())
-        )
+        for name, numbers in (("StringIds", strings.codes), ("PYPROF_CALL_STACK", strings.stacks)):
+            connection.executemany(
+                f"insert into {name} values (?, ?)", ((number, text) for text, number in numbers.items())
+            )
         connection.execute("commit")
 
 
@@ -209,7 +223,7 @@ def _ranges(connection: sqlite3.Connection, recording: Recording, strings: _Stri
         for number, call in enumerate(recording.calls):
             yield (
                 call.start - t0, call.end - t0, PUSH_POP, None, None, process | call.tid, None,
-                strings.code(call.text), DOMAIN, number,
+                strings.call(call.text), DOMAIN, number,
             )  # fmt: skip
         for item in recording.ranges:
             end = None if item.end is None else item.end - t0

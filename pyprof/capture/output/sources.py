@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.instrument import notebook_cells
 from pyprof.marker import user_frames
 
@@ -36,7 +37,7 @@ def read(paths: Iterable[str]) -> tuple[list[Source], int]:
         try:
             text = "".join(linecache.getlines(path))
             digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        except Exception:  # a custom loader of the program, or not a path
+        except internal():  # a custom loader of the program, or not a path
             continue
         if not text.strip():  # Python 3.13 reads an empty file as one empty line
             continue

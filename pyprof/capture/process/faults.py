@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.errors import PyProfError
 
@@ -26,7 +27,7 @@ def guarded(step: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> 
     """Run one step of a window's life. An exception is reported and counted as lost."""
     try:
         step(*args, **kwargs)
-    except Exception as error:
+    except internal() as error:
         report(_name(step), error)
 
 
@@ -39,7 +40,7 @@ def contained(function: Callable[_P, _R]) -> Callable[_P, _R | None]:
             return function(*args, **kwargs)
         except PyProfError:
             raise
-        except Exception as error:
+        except internal() as error:
             report(_name(function), error)
             return None
 
@@ -59,7 +60,7 @@ def report(action: str, error: Exception) -> None:
                 "lack a part. Please report this.",
                 file=sys.stderr,
             )
-    except Exception:  # stderr may be closed
+    except internal():  # stderr may be closed
         log.debug("an error could not be reported", exc_info=True)
 
 

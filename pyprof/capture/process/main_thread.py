@@ -27,18 +27,22 @@ def soon(function: Callable[[], object]) -> None:
     if _add is None or _waiting:
         return
     _waiting.append(function)
-    if _add(_pending, None):  # Python's queue is full
+    if _add(_is_true, _pending):  # Python's queue is full
         _waiting.clear()
 
 
-def _run(_: object) -> int:
-    functions = tuple(_waiting)
-    _waiting.clear()
-    frame = sys._getframe(1)
-    if not (_interrupts_pyprof(frame) or _enters_range(frame)):
-        for function in functions:
-            guarded(function)
-    return 0
+class _Pending:
+    """The call that Python makes, as the question whether this object is true: unlike a callback of ctypes, it lets an
+    exception of a signal handler, which may run in between, reach the program."""
+
+    def __bool__(self) -> bool:
+        functions = tuple(_waiting)
+        _waiting.clear()
+        frame = sys._getframe(1)
+        if not (_interrupts_pyprof(frame) or _enters_range(frame)):
+            for function in functions:
+                guarded(function)
+        return False  # 0, which Python takes for success
 
 
 def _interrupts_pyprof(frame: FrameType | None) -> bool:
@@ -66,6 +70,7 @@ def _enters_range(frame: FrameType | None) -> bool:
     return False
 
 
-# Kept for as long as Python may call it.
-_pending = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run)
+# Both kept for as long as Python may call them.
+_pending = ctypes.py_object(_Pending())
+_is_true = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
 _add = getattr(ctypes.pythonapi, "Py_AddPendingCall", None)

@@ -3,7 +3,7 @@
 
 PYPROF_OP has torch's RecordFunction events, PYPROF_STEP the marks of the training loop, PYPROF_META facts of the
 run, PYPROF_LOST what the capture had to drop, PYPROF_KERNEL attributes of kernels that the export's table has no
-column for.
+column for. The texts of calls have numbers of stacks, PYPROF_CALL_STACK, which are put back when they are read.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import WHERE, FormatError, install
+from pyprof.marker import REFERENCE, with_stack
 from pyprof.model import KERNEL, READING, Column, Memory, Ops, Pauses, Steps, Trace
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import TIMED, Reader
@@ -20,7 +21,8 @@ from pyprof.parse.heads import Head, of_export
 from pyprof.parse.trace_builder import count, take
 from pyprof.sqlite_file import Database, concat, is_sqlite, required, tables
 
-VERSION = "1"
+VERSION, VERSIONS = "2", ("1", "2")  # 1 has no PYPROF_CALL_STACK
+MOST_STACKS = 1 << 29  # characters of all stacks of calls, put back into the texts
 LARGEST_SOURCE = 2 << 20  # characters of a file
 # Calls read the system's clock. Operators have the processor's ticks, which torch converts by that clock's readings at
 # both ends: up to 80 ns off in 150 recordings on a busy machine. From the beginning of a call to that of its first
@@ -44,7 +46,7 @@ class Capture:
             reader = _Reader(database)
             facts = {str(name): str(value) for name, value in database.rows("PYPROF_META", ("name", "value"))}
             version = facts.get("format_version", VERSION)
-            if version != VERSION:
+            if version not in VERSIONS:
                 raise FormatError(
                     f"{path} was written in format {version}, this PyProf reads {VERSION}. "
                     f"Upgrade: {install()} {WHERE} of a later version."
@@ -67,6 +69,24 @@ class Capture:
 
 class _Reader(Reader):
     io_table = "PYPROF_IO"
+
+    def __init__(self, database: Database):
+        super().__init__(database)
+        rows = database.rows("PYPROF_CALL_STACK", ("id", "text"))
+        self._stacks = {row[0]: row[1] for row in rows if type(row[0]) is int and isinstance(row[1], str)}
+        if self._stacks:
+            self.names.replace(REFERENCE + "$", self._restored)
+
+    def _restored(self, texts: list[str]) -> list[str]:
+        """Return texts of calls with their stacks. Texts are cut short, and counted, beyond a limit."""
+        out, size = [], 0
+        for text in texts:
+            whole = with_stack(text, self._stacks)
+            size += len(whole)
+            out.append(whole if size <= MOST_STACKS else text)
+        left_out = sum(map(str.__eq__, out, texts))
+        count(self.lost, "stacks of calls that the file lacks, or that are too long in all", left_out)
+        return out
 
 
 def _ops(reader: Reader) -> Ops:
