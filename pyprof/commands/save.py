@@ -27,8 +27,8 @@ def add_arguments(parser: Parser) -> None:
     add_timeout(parser)
     parser.add_argument(
         "--scheduler", metavar="WHERE",
-        help="read a folder, or a URL of recordings, on the workers of a Dask scheduler: tcp://HOST:PORT, local or "
-        "local:N; DB is then a folder or its URL (docs/fleet.md)",
+        help="read a folder, or a URL of recordings, on the workers of a Dask scheduler, tcp://HOST:PORT, or in "
+        "processes of this machine, local or local:N; DB is then a folder or its URL (docs/fleet.md)",
     )  # fmt: skip
 
 
