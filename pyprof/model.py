@@ -463,6 +463,7 @@ class Device(NamedTuple):
 
 
 KEPT = "kept)"  # ends the reason of events that were not left out
+NOT_READ = "recordings not read: "  # begins the reason of recordings that are missing, before a sentence
 
 
 @dataclass

@@ -36,8 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the database; return the exit code."""
     if arguments.scheduler is not None:
         return _fleet(arguments)
+    from pyprof.frame import say
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
+    from pyprof.store import fleet_folder
     from pyprof.store.files import limited
 
     check_output(arguments)
@@ -46,6 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         profile = Profile.open(arguments.file, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
         profile.save(arguments.output, Selection(*iteration_range(arguments)))
+        failed = fleet_folder.failed(profile.database)
+    for sentence in failed:
+        say(arguments.prog, sentence)
     return 0
 
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError, UsageError
+from pyprof.model import NOT_READ
 from pyprof.session import Profile
 from pyprof.store.files import Store
-from pyprof.store.fleet_folder import NOT_READ
 from pyprof.store.fleet_folder import SUMMARY as SUMMARY
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ Progress = Callable[[str, float], None]
 class Fleet:
     """The figures of all recordings of a fleet. All times are ns from the first event of the run.
 
-    `failed`: why recordings are missing, a sentence by URL. `summary`: the profile that the figures come from, which
-    has no single events but the kernels of collectives.
+    `failed`: why recordings are missing, a sentence by URL, or by the ranks that have none ("ranks 5 and 6").
+    `summary`: the profile that the figures come from, which has no single events but the kernels of collectives.
     """
 
     def __init__(self, store: str, database: Path, records: Sequence[Done], failed: dict[str, str]):
@@ -145,7 +145,7 @@ def open(
 def _opened(workers: Workers, todo: list[Task], store: str, progress: Progress) -> Fleet:
     from pyprof.fleet import summary
     from pyprof.fleet.places import Place
-    from pyprof.parse.folder import order_of
+    from pyprof.parse.folder import order_of, unread, without_recording
     from pyprof.parse.merge import common_clock
     from pyprof.store.write import run
 
@@ -161,10 +161,14 @@ def _opened(workers: Workers, todo: list[Task], store: str, progress: Progress) 
     records.sort(key=lambda record: order_of(record.facts.processes))
     clock = common_clock([record.facts.start for record in records])
     facts = [record.facts for record in records]
+    absent = without_recording(
+        [(one.meta, one.processes) for one in facts], unread([task.source for task in todo], results)
+    )
+    failed |= {sentence.partition(" of ")[0]: sentence for sentence in map(_sentence, absent)}
     folder = scratch.Folder()
     database = Path(folder.name) / SUMMARY
     content = workers.joined(store, records, clock.shifts if len(records) > 1 else [0])
-    lost = {f"{NOT_READ}{sentence}": 1 for sentence in failed.values()}
+    lost = {f"{NOT_READ}{sentence}": 1 for sentence in failed.values()} | absent
     databases = [f"{record.name}.sqlite" for record in records for _ in range(record.workers)]
     summary.write(
         str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost), databases
@@ -175,6 +179,10 @@ def _opened(workers: Workers, todo: list[Task], store: str, progress: Progress) 
         Place(f"{store}/{name}.parquet").write(table.to_parquet(index=False))
     weakref.finalize(fleet, folder.cleanup)
     return fleet
+
+
+def _sentence(reason: str) -> str:
+    return reason.removeprefix(NOT_READ)
 
 
 def _again(

@@ -183,6 +183,39 @@ def test_a_file_that_cannot_be_read_costs_itself(client: Any, tmp_path: Path) ->
         fleet.open(tmp_path / "run", client, tmp_path / "store")
 
 
+def test_missing_and_unreadable_ranks_are_named_wherever_figures_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 8 ranks, one has no file, one is no trace, one is cut off."""
+    run, store, database = tmp_path / "run", tmp_path / "store", tmp_path / "run.sqlite"
+    run.mkdir()
+    name = "rank{}.1700000000000.pt.trace.json"
+    for rank in (0, 1, 2, 3, 4, 7):
+        facts = {"rank": rank, "world_size": 8, "backend": "nccl"}
+        kineto.write(run / name.format(rank), kineto.training(), distributedInfo=facts)
+    cut, garbage = run / name.format(3), run / name.format(5)
+    cut.write_text(cut.read_text()[:150])
+    garbage.write_text("garbage")
+    said = []
+    for words in (["--scheduler", "local:1", "-o", str(store)], ["-o", str(database)]):
+        assert main(["save", str(run), *words]) == 0
+        said.append(capsys.readouterr().err)
+    for path in (store, database, run):
+        assert main(["report", str(path)]) == 0
+        output = capsys.readouterr()
+        said.append(output.out + output.err)
+    for text in said:
+        flat = "".join(text.split())
+        assert "rank6of8hasnorecording" in flat
+    for text in said[:3]:
+        assert all(one.name in "".join(text.split()) for one in (cut, garbage))
+    opened = fleet.open(run, 1, store)
+    assert list(opened.failed) == [str(cut), str(garbage), "rank 6"]
+    assert opened.failed["rank 6"] == "rank 6 of 8 has no recording."
+    assert "not a recording" in opened.failed[str(garbage)]
+    assert_equal(opened, pyprof.load(run))
+
+
 def test_the_command_writes_a_fleet(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

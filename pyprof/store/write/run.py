@@ -119,6 +119,9 @@ class Run:
                 for one, recording in zip(facts, recordings)
             ]
             both, self._lost = folder.readable(place, listed, read)
+            self._lost |= folder.without_recording(
+                [(one.meta, one.processes) for one, _ in both], folder.unread(listed.recordings, facts)
+            )
             both = _on_one_device(both, self.path)
         renamed = {str(place): self.path} if str(place) != self.path else {}
         self._lost = {_replaced(reason, renamed): count for reason, count in self._lost.items()}
