@@ -355,6 +355,8 @@ class Store:
         ((least, most),) = self.rows(f"select min(id), max(id) from {table}")
         if most is None:
             return False
+        if not (isinstance(least, int) and isinstance(most, int)):  # its column has no type any more
+            raise self.damaged(f"table {table} has a number of the wrong type")
         return bool(
             least < 0 or (most > _MAX_GAP and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
         )

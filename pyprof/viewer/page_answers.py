@@ -116,6 +116,7 @@ class Collected:
         self.shares: dict[str, str] = {}
         self.details: dict[str, int] = {}  # rank of an operator or kernel, by the name of its answer
         self.tables: dict[str, dict[str, Any]] = {}
+        self.damage = ""  # a sentence, of a profile that has any
         self.late: set[str] = set()  # paths whose answers took too long
         self.sorts: dict[str, str] = {}  # of tables: what is first in them
         self.trees: dict[str, dict[str, Any]] = {}
@@ -142,6 +143,8 @@ class Collected:
                     continue
                 if problem["type"] == "slow":
                     self.late.add(path)
+                if problem["type"] == "damaged":
+                    self.damage = problem["detail"]
                 if problem["type"] == "internal":
                     raise PyProfError(f"{path}: {problem['detail']}")
                 return None
