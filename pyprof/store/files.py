@@ -70,6 +70,10 @@ def written(path: str) -> Iterator[str]:
         if isinstance(error, NotWrittenError):  # the scratch file's name means nothing to the user
             reason = error.reason
         where, advice = path, "Name another file."
+        if "Could not load" in reason:  # ADBC, of the driver that is installed with it
+            raise PyProfError(
+                f"a library of SQLite could not be loaded ({reason}); memory may be short."
+            ) from error
         if top := scratch.around(path):
             where, advice = top, "Set TMPDIR to a folder with more room."
         raise PyProfError(f"{where}: the database could not be written ({reason}). {advice}") from error
