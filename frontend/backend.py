@@ -8,7 +8,8 @@ page contains (vite.config.ts) and a bill of materials (sbom.py).
 
 A wheel is made without the page where its packages or Node.js cannot be had, unless PYPROF_PAGE is `required`; an
 sdist never is. An editable install takes a page that can be built at once, with a Node.js that is there, and is made
-without it otherwise: `make page`, or `python frontend/backend.py`, builds it later. It is built again when a source has changed.
+without it otherwise: `make page`, or `python frontend/backend.py`, builds it later. It is built again when a source has
+changed.
 `python frontend/backend.py develop` also leaves npm's packages in node_modules, for `npm run dev`, `npm run check` and
 the tests in a browser.
 """

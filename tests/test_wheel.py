@@ -102,7 +102,7 @@ def test_without_npm_a_wheel_has_no_page_and_a_release_is_none(
     if hook == "build_wheel" and wheels:
         names = zipfile.ZipFile(wheels[0]).namelist()
         assert "pyprof/commands/view.py" in names
-        assert not [one for one in names if STATIC in one]
+        assert not [one for one in names if f"{STATIC}/" in one]
 
 
 @pytest.fixture(scope="module")
