@@ -85,8 +85,8 @@ def unfused_optimizer(run: Run) -> Finding | None:
 
 @rule("R22", "zero_grad_memset", GPU)
 def zero_grad_memset(run: Run) -> Finding | None:
-    """Gradients are filled with zeros instead of dropped. Its time is that of the GPU or that of the launches, whichever
-    is longer.
+    """Gradients are filled with zeros instead of dropped. The time is that of the GPU or that of the launches,
+    whichever is longer.
 
     Fires: optimizer.zero_grad(set_to_none=False), 2 % of the time.
     Silent: zero_grad(), which drops them and launches nothing.
