@@ -29,8 +29,10 @@ def _optimizer(run: Run, work: str) -> pd.DataFrame:
 def _of_ranges(run: Run, prefix: str) -> pd.DataFrame:
     """Return sums of torch's ranges `Optimizer.step#SGD.step`, with the columns of operators."""
     ranges = run.ranges
-    own = ranges["path"].str.rpartition("/")[2] if len(ranges) else ranges["path"]
-    ranges = ranges.assign(name=own)[own.str.startswith(prefix) if len(ranges) else []]
+    if not len(ranges):
+        return run.ops.iloc[:0]
+    own = ranges["path"].str.rpartition("/")[2]
+    ranges = ranges.assign(name=own)[own.str.startswith(prefix)]
     sums = ranges.groupby("name", as_index=False).agg(
         calls=("host", "size"), kernels=("kernels", "sum"), cpu_ns=("host", "sum"), gpu_ns=("busy", "sum")
     )
