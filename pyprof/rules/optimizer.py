@@ -22,8 +22,8 @@ def _optimizer(run: Run, work: str) -> pd.DataFrame:
         raise NeedsFacts(
             "needs the ranges of Optimizer.step; record with pyprof, or with emit_nvtx and torch 1.8 or later"
         )
-    found = ops[which(ops["type"], lambda name: name.endswith(f".{work}"))]
-    return found if len(found) else _of_ranges(run, f"Optimizer.{work}#")
+    operators = ops[which(ops["type"], lambda name: name.endswith(f".{work}"))]
+    return operators if len(operators) else _of_ranges(run, f"Optimizer.{work}#")
 
 
 def _of_ranges(run: Run, prefix: str) -> pd.DataFrame:
