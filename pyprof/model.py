@@ -44,8 +44,8 @@ DTYPE_BITS = {
 
 
 class Tensor(NamedTuple):
-    """A tensor argument: its shape, torch's dtype name, its strides in elements (None: not recorded), and whether it
-    shares the memory of an earlier argument of the call."""
+    """A tensor argument: its shape, torch's dtype name, its strides in elements (None: not recorded; empty, though it
+    has dimensions: it is sparse), and whether it shares the memory of an earlier argument of the call."""
 
     shape: tuple[int, ...]
     dtype: str | None
@@ -57,15 +57,20 @@ class Tensor(NamedTuple):
         return prod(self.shape)
 
     @property
+    def is_sparse(self) -> bool:
+        """Flag for one without strides: how many elements it stores is not known."""
+        return self.stride == () and bool(self.shape)
+
+    @property
     def bytes(self) -> int | None:
-        """Bytes of all elements, None for an unknown dtype. An expanded tensor counts its stored elements; one that
-        shares the memory of an earlier argument counts 0.
+        """Bytes of all elements, None for an unknown dtype and a sparse tensor. An expanded tensor counts its stored
+        elements; one that shares the memory of an earlier argument counts 0.
 
         >>> Tensor((5, 4), "float32", (0, 1)).bytes, Tensor((5, 4), "float32", again=True).bytes
         (16, 0)
         """
         bits = DTYPE_BITS.get(self.dtype or "")
-        if bits is None:
+        if bits is None or self.is_sparse:
             return None
         if self.again:
             return 0
@@ -80,11 +85,13 @@ class Tensor(NamedTuple):
 
 
 def tensor(shape: tuple[int, ...], dtype: str | None, stride: Sequence[int] | None) -> Tensor:
-    """Return a tensor of the model; strides of a contiguous one are left out.
+    """Return a tensor of the model; strides of a contiguous one are left out. A sparse one has none: ().
 
     >>> tensor((2, 3), "float32", (3, 1)), tensor((2, 3), "float32", (1, 2)).stride
     (Tensor(shape=(2, 3), dtype='float32', stride=None), (1, 2))
     """
+    if stride is not None and not len(stride):
+        return Tensor(shape, dtype, () if shape else None)
     if stride is None or len(stride) != len(shape):
         return Tensor(shape, dtype)
     expected = 1
@@ -465,6 +472,7 @@ class Device(NamedTuple):
 
 
 KEPT = "kept)"  # ends the reason of events that were not left out
+NOT_READ = "recordings not read: "  # begins the reason of recordings that are missing, before a sentence
 
 
 @dataclass

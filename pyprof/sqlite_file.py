@@ -9,6 +9,7 @@ a quarter of the CPU time of `sqlite3`; without ADBC `sqlite3.fetchmany` returns
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
-from pyprof import arrow
+from pyprof import arrow, scratch
 from pyprof.errors import FormatError
 from pyprof.model import Column, Ints
 
@@ -78,17 +79,14 @@ def tables(path: Path) -> dict[str, frozenset[str]]:
 
 
 class Database:
-    """A SQLite file opened for reading, used in `with`. Raises FormatError, with the file's name, whenever it is
-    unreadable."""
+    """A SQLite file opened for reading, used in `with`. Nothing is written beside it. Raises FormatError, with the name
+    of the file, whenever it is unreadable."""
 
     def __init__(self, path: Path):
         self.path = path
-        file = path.resolve()
-        self._uri = f"file:{quote(os.fsencode(file))}?mode=ro"
-        if not any(file.with_name(file.name + end).exists() for end in ("-wal", "-journal")):
-            self._uri += "&immutable=1"  # no writer: no lock, and no files beside it
         try:
             with ExitStack() as on_error:
+                self._uri = _uri(path.resolve(), on_error)
                 self._connection = sqlite3.connect(self._uri, uri=True)
                 on_error.callback(self._connection.close)
                 self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -97,8 +95,9 @@ class Database:
                     "select name from sqlite_master where type = 'table' and rootpage > 0"
                 )
                 self.tables = {name: self._columns(name) for (name,) in names.fetchall()}
-                on_error.pop_all()
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: its message quotes a damaged name
+                self._closing = on_error.pop_all()
+        # The second: its message quotes a damaged name. The third: no room for a copy, or nothing to copy.
+        except (sqlite3.Error, UnicodeDecodeError, OSError, shutil.Error) as error:
             raise FormatError(
                 f"{path}: SQLite cannot read it ({_reason(error)}). Export or copy it again."
             ) from error
@@ -111,7 +110,7 @@ class Database:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        self._closing.close()
 
     def rows(self, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return all rows of a small table; None for a missing value or column. Empty if there is no such table."""
@@ -209,6 +208,20 @@ class Database:
         return FormatError(
             f"{self.path}: table {table} is damaged ({_reason(error)}). Export or copy the file again."
         )
+
+
+def _uri(file: Path, closing: ExitStack) -> str:
+    """Return the URI by which a file is opened: itself, without a lock if nobody writes to it; or, if it has a log, a
+    copy of both until `closing`, because SQLite makes an index of the log beside it."""
+    log = file.with_name(file.name + "-wal")
+    if log.exists() and (log.is_symlink() or log.stat().st_size):
+        folder = Path(closing.enter_context(scratch.Folder()))
+        for one in (file, log):
+            shutil.copyfile(one, folder / one.name, follow_symlinks=False)  # SQLite follows no link to a log
+        file = folder / file.name
+    elif not file.with_name(file.name + "-journal").exists():
+        return f"file:{quote(os.fsencode(file))}?mode=ro&immutable=1"
+    return f"file:{quote(os.fsencode(file))}?mode=ro"
 
 
 def _reason(error: Exception) -> str:

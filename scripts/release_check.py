@@ -56,7 +56,7 @@ def build(folder: Path) -> tuple[Path, Path]:
     """Return the sdist, and the wheel that is built from it. Raises CheckError."""
     run(*UV, "build", "-q", "--sdist", "-o", folder, ROOT)
     (sdist,) = folder.glob("*.tar.gz")
-    run(*UV, "build", "-q", "--wheel", "-o", folder, sdist, **without_node())
+    run(*UV, "build", "-q", "--wheel", "-o", folder, sdist, PYPROF_PAGE="required", **without_node())
     (wheel,) = folder.glob("*.whl")
     return sdist, wheel
 

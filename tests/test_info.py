@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,19 @@ def test_text_of_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert costs["torch's own profiler"] == "not measured"
     assert "  calls after the first 9 events  12,345" in lines
     assert text.isascii()
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [("'x'", 1), ("x'00'", 1), ("null", 1), ("-3", 1), ("1.5", 1), ("1 << 62", 1), ("0", 0), ("7", 7)],
+)
+def test_what_was_dropped_an_unknown_number_of_times_was_dropped(
+    count: str, shown: int, tmp_path: Path
+) -> None:
+    path = captured(tmp_path / "net.sqlite")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"update PYPROF_LOST set count = {count}")
+    assert loader.load(path).lost.get("calls after the first 9 events", 0) == shown
 
 
 def test_devices_are_those_of_the_facts_where_no_table_names_them(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ STANDS_ON = {
     # A process of its own runs the command.
     "overview": CORE | {"store", "analysis", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "analysis", "reports"},
-    "query": CORE | {"store", "reports"},
+    "query": CORE | {"store", "reports", "parse.reader_process"},
     "session": CORE | {
         "parse", "prof", "store", "analysis", "reports", "rules", "export", "timeline", "query", "overview",
         "viewer",

@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from pyprof import session
+from pyprof.errors import UsageError
 from pyprof.integrations import mcp_server
-from tests import build, cli
+from tests import build, cli, kineto
 from tests.conftest import ROOT
 from tests.waiting import HANG
 
@@ -198,6 +199,92 @@ def test_a_query_without_end_is_stopped(recording: Path, monkeypatch: pytest.Mon
         mcp_server.ToolError, match=r"took more than 0\.2 s and was stopped\. Select fewer rows\.$"
     ):
         anyio.run(server.call_tool, "query", {"sql": endless})
+
+
+def test_other_tools_answer_while_a_query_runs(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is a single long instruction of SQLite, which only the end of its process ends."""
+    monkeypatch.setattr(mcp_server, "SECONDS", 3)
+    server = mcp_server.server([str(recording)], "http://localhost:8000")
+    sql = "select instr(zeroblob(100000000), zeroblob(50000000) || x'01')"
+    said: list[str] = []
+
+    async def long() -> None:
+        with pytest.raises(mcp_server.ToolError, match="took more than 3 s"):
+            await server.call_tool("query", {"sql": sql})
+        said.append("query")
+
+    async def both() -> None:
+        await server.call_tool("query", {"sql": "select 1"})
+        async with anyio.create_task_group() as group:
+            group.start_soon(long)
+            await anyio.sleep(0)
+            await server.call_tool("run_report", {"name": "kernel_summary"})
+            said.append("report")
+        await server.call_tool("query", {"sql": "select 1"})
+
+    anyio.run(both)
+    assert said == ["report", "query"]
+
+
+def test_numbers_that_json_has_not_are_texts(recording: Path) -> None:
+    (answer,) = ask([recording], call("query", sql="select 9e999, -9e999, 1.5, null"))
+    assert answer.value["rows"] == [["inf", "-inf", 1.5, None]]
+
+
+ODD_NAMES = ["a\0", "\0", "x" * 5_000, "a/" * 3_000, "\ud800", "net.sqlite/x", "..", "../..", "~", "", " "]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))
+def test_odd_names_are_no_profiles(name: str, recording: Path) -> None:
+    with pytest.raises(UsageError, match=r"no profile|name a profile"):
+        mcp_server.Profiles([str(recording.parent)], "").path(name)
+
+
+def _run_with_a_link(folder: Path, target: Path) -> None:
+    folder.mkdir(parents=True)
+    for rank in range(2):
+        kineto.write(folder / f"rank{rank}.1700000000000.pt.trace.json", kineto.training())
+    one = folder / "rank1.1700000000000.pt.trace.json"
+    one.rename(target)
+    one.symlink_to(target)
+
+
+def _captures_by_a_link(folder: Path, target: Path) -> None:
+    folder.mkdir(parents=True)
+    kineto.write(folder / "rank0.1700000000000.pt.trace.json", kineto.training())
+    target.mkdir()
+    kineto.write(target / "graph.json", kineto.training())
+    (folder / "capture_traces").symlink_to(target)
+
+
+def _a_capture_by_a_link(folder: Path, target: Path) -> None:
+    (folder / "capture_traces").mkdir(parents=True)
+    kineto.write(folder / "rank0.1700000000000.pt.trace.json", kineto.training())
+    kineto.write(target, kineto.training())
+    (folder / "capture_traces" / "graph.json").symlink_to(target)
+
+
+def _a_log_by_a_link(folder: Path, target: Path) -> None:
+    folder.mkdir(parents=True)
+    build.write_capture(folder / "net.sqlite", build.recording("aten::mm, seq = 1\n    > 10 gemm"))
+    target.write_bytes(b"")
+    (folder / "net.sqlite-wal").symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "write", [_run_with_a_link, _captures_by_a_link, _a_capture_by_a_link, _a_log_by_a_link]
+)
+@pytest.mark.parametrize("name", ["sub", "top"])
+def test_a_link_leads_no_profile_out_of_the_folders(
+    write: Callable[[Path, Path], None], name: str, tmp_path: Path
+) -> None:
+    """Neither the run nor the folder that has nothing but the run is read; the folder of both is."""
+    write(tmp_path / "root" / "top" / "sub", tmp_path / "target")
+    profiles = mcp_server.Profiles([str(tmp_path / "root")], "")
+    path = "top/sub" if name == "sub" else name
+    with pytest.raises(UsageError, match="this link leads out of the folders that this server may read"):
+        profiles.get(path)
+    mcp_server.Profiles([str(tmp_path)], "").get(f"root/{path}")
 
 
 def test_hostile_names_are_data(tmp_path: Path) -> None:

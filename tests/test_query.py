@@ -8,8 +8,12 @@ import gzip
 import io
 import json
 import math
+import os
+import signal
 import sqlite3
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +21,12 @@ import pytest
 
 from pyprof import session
 from pyprof.commands import query
-from pyprof.errors import UsageError
-from pyprof.query.engine import Queries
+from pyprof.errors import PyProfError, UsageError
+from pyprof.query.engine import Bounds, Queries
+from pyprof.query.process import Query, QueryProcess
 from pyprof.query.views import VIEWS
 from tests import build, cli
+from tests.waiting import HANG, until
 
 Run = Callable[..., "Done"]
 GPU = Path(__file__).parent / "traces/gpu"
@@ -160,13 +166,82 @@ def test_a_query_without_end_is_stopped(run: Run, recording: Path) -> None:
     assert done.err.endswith("0.2 s and was stopped. Select fewer rows, or raise the limit with --timeout.\n")
 
 
+# One call of a function is one instruction of SQLite, which looks at the clock between two.
+_LONG = {
+    "instr": "select instr(zeroblob(100000000), zeroblob(50000000) || x'01')",
+    "trim": "select trim(replace(hex(zeroblob(500000)), '0', '1'), hex(zeroblob(500000)) || '1')",
+    "replace": "select length(replace(hex(zeroblob(50000000)), hex(zeroblob(40000000)) || '1', ''))",
+}
+
+
+@pytest.mark.parametrize("text", _LONG.values(), ids=_LONG)
+def test_a_query_of_one_long_instruction_is_stopped(text: str, recording: Path) -> None:
+    with closing(QueryProcess(0.2)) as queries:
+        with pytest.raises(PyProfError, match=r"more than 0\.2 s and was stopped\. Select fewer rows\.$"):
+            queries.answer(Query(recording, "net", text))
+        (row,) = queries.answer(Query(recording, "net", "select count(*) > 0 from kernels")).rows
+        assert row == (1,)  # the next one is answered
+
+
+def _ticks(pid: int) -> int:
+    """Return the CPU time of a process, in hundredths of a second."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+def test_ctrl_c_ends_a_query_of_one_long_instruction(recording: Path) -> None:
+    with closing(QueryProcess(HANG)) as queries:
+        queries.answer(Query(recording, "net", "select 1"))
+        assert queries._child is not None
+        _, process = queries._child
+        before = _ticks(process.pid)
+
+        def interrupt() -> None:
+            until(lambda: _ticks(process.pid) > before + 10)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            queries.answer(Query(recording, "net", _LONG["instr"]))
+        assert process.returncode == -signal.SIGKILL
+
+
+def test_the_process_of_a_query_ends_though_nobody_waits_for_it(recording: Path) -> None:
+    queries = QueryProcess(0.2)
+    queries.answer(Query(recording, "net", "select 1"))
+    assert queries._child is not None
+    pipe, process = queries._child
+    pipe.send((Query(recording, "net", _LONG["instr"]), 0.2))
+    pipe.close()
+    assert process.wait(HANG) == -signal.SIGALRM
+
+
+def test_rows_are_read_one_by_one_as_far_as_they_are_wanted(recording: Path) -> None:
+    """Of 40 MB of text in each of 500 rows, the process may hold 512 MB."""
+    text = "select hex(zeroblob(20000000)) from kernels limit 500"
+    with closing(QueryProcess(HANG)) as queries:
+        answer = queries.answer(Query(recording, "net", text, Bounds(characters=5_000, text=1_000)))
+        with pytest.raises(PyProfError, match="more memory than there is; select fewer rows or columns"):
+            queries.answer(Query(recording, "net", f"select {', '.join(['hex(zeroblob(60000000))'] * 9)}"))
+    # Each is cut to 1,000 characters and its length: the fifth is the first with which they have more than 5,000.
+    assert (len(answer.rows), answer.more) == (5, True)
+    assert answer.rows[0][0].endswith("000... (40,000,000 characters)")
+
+
+def test_rows_that_are_too_much_for_memory_are_an_error(run: Run, recording: Path, monkeypatch) -> None:
+    monkeypatch.setattr(query, "_MOST_TEXT", 1 << 20)
+    done = run(recording, "select hex(zeroblob(1000)) from ranges, ranges", "--format", "csv")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith("the rows have more than 1 MB of text; select fewer rows or columns.\n")
+
+
 def test_formats_and_limits(run: Run, recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     select = "select short_name as \"a,b\", duration_ns, mfu_percent, null as n, x'00ff' as x from kernels order by 2"
     with Queries(recording, "net", 60) as queries:
         every = queries.answer(select)
-        page = queries.answer(select, 3, 2000)
+        page = queries.answer(select, Bounds(3, 2000))
         assert not page.rows
-        page = queries.answer(select, 3, 5)
+        page = queries.answer(select, Bounds(3, 5))
     assert page.rows == every.rows[5:8]
     assert page.more
     assert every.rows[0][4] == "<2 bytes>"
@@ -178,6 +253,8 @@ def test_formats_and_limits(run: Run, recording: Path, monkeypatch: pytest.Monke
     done = run(recording, "-", "--format", "json", "--limit", "2")
     assert [row["duration_ns"] for row in json.loads(done.out)["Query"]] == [row[1] for row in every.rows[:2]]
     assert "more than these 2 rows" in done.err
+    done = run(recording, "select 9e999 as a, -9e999 as b, null as c", "--format", "json")
+    assert json.loads(done.out, parse_constant=None)["Query"] == [{"a": "inf", "b": "-inf", "c": None}]
     done = run(recording, "select 1 as a, 2 as a", "--format", "csv")
     assert done.out == "a,a\n1,2\n"
     done = run(recording, "select id from ranges", "--limit", "1000")

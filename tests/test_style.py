@@ -100,6 +100,7 @@ def test_errors_become_exit_codes_in_one_place() -> None:
         "viewer/serve.py",
         "dlprof/command.py",
         "integrations/mcp_server.py",
+        "query/process.py",
         "top/app.py",
     )
     catching = [

@@ -35,7 +35,7 @@ backend.build_wheel(sys.argv[1])
 
 def wheel(folder: Path) -> Path:
     """Build it from a copy of the repository in a folder of that name."""
-    pytest.importorskip("setuptools")
+    pytest.importorskip("setuptools", "70.1")  # has bdist_wheel
     if not (ROOT / STATIC / "third-party.txt").is_file():
         pytest.skip("the page of the viewer is not built: make page")
     clone = folder / "pyprof"
@@ -54,6 +54,55 @@ def wheel(folder: Path) -> Path:
     assert done.returncode == 0, done.stderr
     (found,) = folder.glob("*.whl")
     return found
+
+
+WITHOUT = """
+import sys
+sys.path.insert(0, "frontend")
+import backend
+def absent():
+    raise backend.PageError("its packages cannot be had from npm")
+backend.npm = absent
+backend.{hook}(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "required", "code", "said"),
+    [
+        ("build_wheel", "", 0, "Without the page of the viewer: its packages cannot be had from npm."),
+        ("build_wheel", "required", 1, "The page of the viewer cannot be built: its packages cannot be had"),
+        (
+            "build_sdist",
+            "",
+            1,
+            "The page of the viewer cannot be built: its packages cannot be had from npm.",
+        ),
+        ("build_editable", "required", 0, "Without the page of the viewer: its packages cannot be had from"),
+    ],
+)
+def test_without_npm_a_wheel_has_no_page_and_a_release_is_none(
+    hook: str, required: str, code: int, said: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("setuptools", "70.1")  # has bdist_wheel
+    clone = tmp_path / "pyprof"
+    for path in tracked():
+        name = path.relative_to(ROOT)
+        if name.parts[0] in ("pyprof", "frontend", "scripts") or len(name.parts) == 1:
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, clone / name)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(hook=hook), tmp_path], cwd=clone,
+        env=os.environ | {"PYPROF_PAGE": required}, capture_output=True, text=True, timeout=HANG,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    wheels = list(tmp_path.glob("*.whl"))
+    assert len(wheels) == (not code)
+    if hook == "build_wheel" and wheels:
+        names = zipfile.ZipFile(wheels[0]).namelist()
+        assert "pyprof/commands/view.py" in names
+        assert not [one for one in names if f"{STATIC}/" in one]
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,9 @@ def is_missing(reason: str) -> bool:
 def missing(store: Store) -> str:
     """Return what a recording lacks, as counts with their reasons, the most frequent first; empty if it is whole."""
     lost = store.rows("select reason, count from lost order by count desc, reason")
-    reasons = [f"{count} {reason[:_LETTERS]}" for reason, count in lost if count and is_missing(reason)]
+    reasons = [
+        f"{count} {reason[:_LETTERS].rstrip('.')}" for reason, count in lost if count and is_missing(reason)
+    ]
     more = f" and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
     return ", ".join(reasons[:_REASONS]) + more
 

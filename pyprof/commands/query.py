@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 
 from pyprof.arguments import (
     RECORDING,
@@ -17,6 +18,7 @@ from pyprof.arguments import (
 )
 
 _SHOWN = 1000  # rows of a table
+_MOST_TEXT = 1 << 29  # characters of all rows
 # Those of pyprof.query.views, which takes long to import.
 VIEWS = (
     "kernels", "copies", "cpu_events", "operators", "calls", "api_calls", "ranges", "steps", "collectives",
@@ -49,8 +51,10 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the rows of the query."""
     from pyprof.commands.report import check_format, render_report, write_stdout
+    from pyprof.errors import PyProfError
     from pyprof.frame import say
-    from pyprof.query.engine import Queries, described
+    from pyprof.query.engine import Bounds, described
+    from pyprof.query.process import Query, QueryProcess
     from pyprof.reports import Report
     from pyprof.session import Profile
     from pyprof.stages import MINIMAL, Stages
@@ -64,8 +68,13 @@ def run(arguments: argparse.Namespace) -> None:
     with stages.stage("reading"):
         profile = Profile.open(arguments.file, run=arguments.run, progress=stages.progress)
         advice = "Select fewer rows, or raise the limit with --timeout."
-        with Queries(profile.database.path, arguments.file, arguments.timeout, advice) as queries:
-            answer = queries.answer(text, limit)
+        with closing(QueryProcess(arguments.timeout, advice)) as queries:
+            bounds = Bounds(limit, characters=_MOST_TEXT)
+            answer = queries.answer(Query(profile.database.path, arguments.file, text, bounds))
+        if answer.more and len(answer.rows) != limit:
+            raise PyProfError(
+                f"the rows have more than {_MOST_TEXT >> 20} MB of text; select fewer rows or columns."
+            )
         frame = answer.frame()
         _, table = render_report(report._replace(columns=described(answer)), profile.source(), arguments)
     write_stdout(table)

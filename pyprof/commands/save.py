@@ -29,8 +29,8 @@ def add_arguments(parser: Parser) -> None:
     add_timeout(parser)
     parser.add_argument(
         "--scheduler", metavar="WHERE",
-        help="read a folder, or a URL of recordings, on the workers of a Dask scheduler: tcp://HOST:PORT, local or "
-        "local:N; DB is then a folder or its URL (docs/fleet.md)",
+        help="read a folder, or a URL of recordings, on the workers of a Dask scheduler, tcp://HOST:PORT, or in "
+        "processes of this machine, local or local:N; DB is then a folder or its URL (docs/fleet.md)",
     )  # fmt: skip
 
 
@@ -38,8 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the database; return the exit code."""
     if arguments.scheduler is not None:
         return _fleet(arguments)
+    from pyprof.frame import say
     from pyprof.session import Profile, Selection
     from pyprof.stages import MINIMAL, Stages
+    from pyprof.store import fleet_folder
     from pyprof.store.files import limited
 
     check_output(arguments)
@@ -48,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         profile = Profile.open(arguments.file, run=arguments.run, progress=stages.progress)
         check_output(arguments, *([] if profile.is_database else [arguments.file]))
         profile.save(arguments.output, Selection(*iteration_range(arguments)))
+        failed = fleet_folder.failed(profile.database)
+    for sentence in failed:
+        say(arguments.prog, sentence)
     return 0
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fleets: many recordings of one run, read by the workers of a Dask cluster, without ever being on one machine.
+"""Fleets: many recordings of one run, read by the workers of a Dask cluster, without ever being on one machine; or by
+processes of this one.
 
     fleet = pyprof.fleet.open("s3://bucket/run/*.pt.trace.json.gz", store="s3://bucket/fleet", client=client)
     fleet.report("communication")
@@ -21,15 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyprof import inputs, scratch
 from pyprof.errors import FormatError, UsageError
+from pyprof.model import NOT_READ
 from pyprof.session import Profile
 from pyprof.store.files import Store
-from pyprof.store.fleet_folder import NOT_READ
 from pyprof.store.fleet_folder import SUMMARY as SUMMARY
 
 if TYPE_CHECKING:
     import pandas as pd
     from distributed import Client
 
+    from pyprof.fleet.cluster import Workers
     from pyprof.fleet.tasks import Done, Task
 
 Progress = Callable[[str, float], None]
@@ -38,8 +40,8 @@ Progress = Callable[[str, float], None]
 class Fleet:
     """The figures of all recordings of a fleet. All times are ns from the first event of the run.
 
-    `failed`: why recordings are missing, a sentence by URL. `summary`: the profile that the figures come from, which
-    has no single events but the kernels of collectives.
+    `failed`: why recordings are missing, a sentence by URL, or by the ranks that have none ("ranks 5 and 6").
+    `summary`: the profile that the figures come from, which has no single events but the kernels of collectives.
     """
 
     def __init__(self, store: str, database: Path, records: Sequence[Done], failed: dict[str, str]):
@@ -114,15 +116,15 @@ class Fleet:
 
 def open(
     urls: str | os.PathLike[str] | Iterable[str],
-    client: Client | None = None,
+    client: Client | int | None = None,
     store: str | os.PathLike[str] | None = None,
     key: str | None = None,
     progress: Progress = lambda what, share: None,
 ) -> Fleet:
-    """Read the recordings of a run on the workers of a Dask cluster.
+    """Read the recordings of a run on the workers of a Dask cluster, or in processes of this machine.
 
     `urls`: a folder, a pattern, or the URLs of recordings, on any store of fsspec that the workers reach. `client`: of
-    the cluster; by default of as many processes on this machine as it has cores. `store`: the folder, or its URL, for
+    the cluster, or the number of processes; by default one for each core. `store`: the folder, or its URL, for
     databases and summaries; by default `fleet` in the folder of the first recording. What is in it is not done again.
     `key`: the operator whose ends are those of iterations. `progress` is called with how far the work is. Raises
     PyProfError.
@@ -130,32 +132,28 @@ def open(
     from pyprof.fleet import cluster
     from pyprof.fleet.places import Place
 
-    if client is None:
-        with cluster.client_of("local") as own:
-            return open(urls, own, store, key, progress)
-    cluster.check()
-    cluster.check_versions(client)
+    workers = cluster.workers(client)
     recordings = _recordings(urls)
     top = str(store) if store is not None else f"{recordings[0][0].rpartition('/')[0]}/fleet"
     top = _absolute(top).rstrip("/")
     folder = Place(top).local
     if folder is not None and folder.exists() and not folder.is_dir():
         raise UsageError(f"{top} is a file; expected the folder for databases and summaries.")
-    return _opened(client, _tasks(recordings, top, key), top, progress)
+    return _opened(workers, _tasks(recordings, top, key), top, progress)
 
 
-def _opened(client: Client, todo: list[Task], store: str, progress: Progress) -> Fleet:
-    from pyprof.fleet import cluster, summary
+def _opened(workers: Workers, todo: list[Task], store: str, progress: Progress) -> Fleet:
+    from pyprof.fleet import summary
     from pyprof.fleet.places import Place
-    from pyprof.parse.folder import order_of
+    from pyprof.parse.folder import order_of, unread, without_recording
     from pyprof.parse.merge import common_clock
     from pyprof.store.write import run
 
-    results = cluster.run(client, todo, progress)
-    todo, results = _again(client, todo, results, _of_one_device(results), progress)
-    todo, results = _again(client, todo, results, _of_one_cut(todo, results), progress)
-    failed = {task.url: one for task, one in zip(todo, results) if isinstance(one, str)}
-    records = [one for one in results if not isinstance(one, str)]
+    results = workers.run(todo, progress)
+    todo, results = _again(workers, todo, results, _of_one_device(results), progress)
+    todo, results = _again(workers, todo, results, _of_one_cut(todo, results), progress)
+    failed = {task.url: str(one) for task, one in zip(todo, results) if isinstance(one, FormatError)}
+    records = [one for one in results if not isinstance(one, FormatError)]
     if not records:
         raise FormatError(
             f"{store}: none of {len(todo)} recordings can be read; the first is: {next(iter(failed.values()))}"
@@ -163,10 +161,14 @@ def _opened(client: Client, todo: list[Task], store: str, progress: Progress) ->
     records.sort(key=lambda record: order_of(record.facts.processes))
     clock = common_clock([record.facts.start for record in records])
     facts = [record.facts for record in records]
+    absent = without_recording(
+        [(one.meta, one.processes) for one in facts], unread([task.source for task in todo], results)
+    )
+    failed |= {sentence.partition(" of ")[0]: sentence for sentence in map(_sentence, absent)}
     folder = scratch.Folder()
     database = Path(folder.name) / SUMMARY
-    content = cluster.joined(client, store, records, clock.shifts if len(records) > 1 else [0])
-    lost = {f"{NOT_READ}{sentence}": 1 for sentence in failed.values()}
+    content = workers.joined(store, records, clock.shifts if len(records) > 1 else [0])
+    lost = {f"{NOT_READ}{sentence}": 1 for sentence in failed.values()} | absent
     databases = [f"{record.name}.sqlite" for record in records for _ in range(record.workers)]
     summary.write(
         str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost), databases
@@ -179,25 +181,27 @@ def _opened(client: Client, todo: list[Task], store: str, progress: Progress) ->
     return fleet
 
 
+def _sentence(reason: str) -> str:
+    return reason.removeprefix(NOT_READ)
+
+
 def _again(
-    client: Client,
+    workers: Workers,
     todo: list[Task],
-    results: list[Done | str],
+    results: list[Done | FormatError],
     changes: dict[int, dict[str, Any]],
     progress: Progress,
-) -> tuple[list[Task], list[Done | str]]:
+) -> tuple[list[Task], list[Done | FormatError]]:
     """Do tasks again with other values."""
-    from pyprof.fleet import cluster
-
     todo = [task._replace(**changes.get(number, {})) for number, task in enumerate(todo)]
-    changed = cluster.run(client, [todo[number] for number in changes], progress) if changes else []
+    changed = workers.run([todo[number] for number in changes], progress) if changes else []
     done = dict(zip(changes, changed))
     return todo, [done.get(number, one) for number, one in enumerate(results)]
 
 
-def _of_one_device(results: list[Done | str]) -> dict[int, dict[str, Any]]:
+def _of_one_device(results: list[Done | FormatError]) -> dict[int, dict[str, Any]]:
     """Return the recordings without a GPU of a run on GPUs: there, operators are no events, as of `run.Run`."""
-    records = {number: one for number, one in enumerate(results) if not isinstance(one, str)}
+    records = {number: one for number, one in enumerate(results) if not isinstance(one, FormatError)}
     if not any(one.facts.on_gpu for one in records.values()):
         return {}
     return {
@@ -207,12 +211,12 @@ def _of_one_device(results: list[Done | str]) -> dict[int, dict[str, Any]]:
     }
 
 
-def _of_one_cut(todo: list[Task], results: list[Done | str]) -> dict[int, dict[str, Any]]:
+def _of_one_cut(todo: list[Task], results: list[Done | FormatError]) -> dict[int, dict[str, Any]]:
     """Return the recordings that are cut into iterations in another way than the run is."""
     from pyprof.analysis.iteration_cuts import common
     from pyprof.parse.folder import order_of
 
-    records = {number: one for number, one in enumerate(results) if not isinstance(one, str)}
+    records = {number: one for number, one in enumerate(results) if not isinstance(one, FormatError)}
     if not records or todo[0].key is not None:
         return {}
     ordered = sorted(records.values(), key=lambda one: order_of(one.facts.processes))

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of a fleet: a scheduler of Dask, its workers, what they run, and how far they are.
+"""Workers of a fleet, which do its tasks: those of a Dask scheduler, or processes of this machine.
 
 A worker that dies costs its task, which another one does; a task whose workers keep dying costs its recording (Dask's
-setting `distributed.scheduler.allowed-failures`).
+setting `distributed.scheduler.allowed-failures`). Processes of this machine have pipes and no port: who reaches the
+port of a scheduler has the rights of its user. One that dies costs its recording.
 """
 
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyprof.errors import WHERE, PyProfError, UsageError, install
+from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, install
 from pyprof.fleet import tasks
 from pyprof.fleet.tasks import Done, Task
+from pyprof.parse import pool
 
 if TYPE_CHECKING:
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
 log = logging.getLogger(__name__)
 Progress = Callable[[str, float], None]
@@ -30,31 +30,31 @@ _TOGETHER = 16  # summaries that one task joins
 _PACKAGES = ("dask", "distributed", "msgpack", "pandas", "pyarrow")
 
 
-def check() -> None:
+def check(*packages: str) -> None:
     """Raise PyProfError where the extra is missing."""
-    missing = [name for name in ("dask", "distributed", "fsspec") if find_spec(name) is None]
+    missing = [name for name in ("fsspec", *packages) if find_spec(name) is None]
     if missing:
         raise PyProfError(f"a fleet needs {missing[0]}: {install('fleet')} {WHERE} installs it.")
 
 
 @contextmanager
-def client_of(scheduler: str) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address, or of `local` workers on this machine: one for each core, or as
-    many as `local:N` says. Raises UsageError for another text, PyProfError for a scheduler that does not answer."""
-    check()
-    from distributed import Client
-
-    if scheduler == "local" or scheduler.startswith("local:"):
-        count = scheduler.partition(":")[2] or "0"
-        if not (count.isascii() and count.isdecimal()) or (":" in scheduler and count == "0"):
+def client_of(scheduler: str) -> Iterator[Client | int | None]:
+    """Yield a client of the scheduler at an address; of `local` processes on this machine None, which is one for each
+    core, or as many as `local:N` says. Raises UsageError for another text, PyProfError for a scheduler that does not
+    answer."""
+    name, colon, count = scheduler.partition(":")
+    if name == "local":
+        if colon and not (count.isascii() and count.isdecimal() and int(count)):
             raise UsageError(
                 f"--scheduler={scheduler}: expected local, local:N with N of 1 or more, or an address."
             )
-        with _local(int(count)) as cluster, Client(cluster) as client:  # type: ignore[no-untyped-call]
-            yield client
+        yield int(count) if colon else None
         return
     if "://" not in scheduler:
         raise UsageError(f"--scheduler={scheduler}: expected tcp://HOST:PORT, local or local:N.")
+    check("dask", "distributed")
+    from distributed import Client
+
     try:
         client = Client(scheduler, timeout=20)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -63,32 +63,24 @@ def client_of(scheduler: str) -> Iterator[Client]:
         yield client
 
 
-def _local(count: int) -> LocalCluster:
-    """Return a cluster of this machine; 0 is a worker for each core. Its workers ignore Ctrl-C; this process ends them,
-    and if it comes while they start, after that."""
-    from distributed import LocalCluster
+class Workers(Protocol):
+    """Workers that do tasks."""
 
-    resource_tracker.ensure_running()  # to start it would end the blocking below
-    interrupts: list[int] = []
-    handler = None
-    with suppress(ValueError):  # not on the main thread
-        handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the workers inherit it
-    try:
-        cluster = LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=count or None,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, former)
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
-    if interrupts:
-        cluster.close()
-        raise KeyboardInterrupt
-    return cluster
+    def run(self, todo: Sequence[Task], progress: Progress) -> list[Done | FormatError]:
+        """Return the record of each task, or why there is none, in order."""
+
+    def joined(self, store: str, records: Sequence[Done], shifts: Sequence[int]) -> bytes:
+        """Return the summary of all recordings."""
+
+
+def workers(client: Client | int | None) -> Workers:
+    """Return those of a client, else processes of this machine. Raises PyProfError for other versions there."""
+    if client is None or isinstance(client, int):
+        check()
+        return Processes(client)
+    check("dask", "distributed")
+    check_versions(client)
+    return Cluster(client)
 
 
 def check_versions(client: Client) -> None:
@@ -128,28 +120,75 @@ def _versions(answer: Mapping[str, Any], version: str | None) -> dict[str, str |
     return {"python": python, "pyprof": version, **{name: packages.get(name) for name in _PACKAGES}}
 
 
-def run(client: Client, todo: Sequence[Task], progress: Progress) -> list[Done | str]:
-    """Return the record of each task, or why there is none, in order."""
-    from distributed import as_completed
+class Processes(NamedTuple):
+    """Processes of this machine, so many or one for each core; this one alone where that is as fast."""
 
-    # Not by a key of its own: the scheduler may still have the result of a task of this key.
-    futures = [client.submit(tasks.work, task, pure=False) for task in todo]
-    place = {future.key: number for number, future in enumerate(futures)}
-    out: dict[int, Done | str] = {}
-    start, failed = time.monotonic(), 0
-    for done, future in enumerate(as_completed(futures), start=1):  # type: ignore[no-untyped-call]
-        number = place[future.key]
-        if future.status == "finished":
-            out[number] = future.result()
-        else:  # its workers died, or PyProf has a bug: the others go on
-            error = future.exception()
-            out[number] = (
-                f"{todo[number].url}: could not be done ({type(error).__name__}: {str(error)[:200]})."
+    number: int | None
+
+    def run(self, todo: Sequence[Task], progress: Progress) -> list[Done | FormatError]:
+        line = _Line(len(todo), progress)
+        return pool.read(todo, tasks.work, tasks.serve, line.add, self.number)
+
+    def joined(self, store: str, records: Sequence[Done], shifts: Sequence[int]) -> bytes:
+        return tasks.join_of(store, [record.name for record in records], shifts)
+
+
+class Cluster(NamedTuple):
+    """The workers of a scheduler of Dask."""
+
+    client: Client
+
+    def run(self, todo: Sequence[Task], progress: Progress) -> list[Done | FormatError]:
+        from distributed import as_completed
+
+        # Not by a key of its own: the scheduler may still have the result of a task of this key.
+        futures = [self.client.submit(tasks.work, task, pure=False) for task in todo]
+        place = {future.key: number for number, future in enumerate(futures)}
+        out: dict[int, Done | FormatError] = {}
+        line = _Line(len(todo), progress)
+        for future in as_completed(futures):  # type: ignore[no-untyped-call]
+            number = place[future.key]
+            if future.status == "finished":
+                out[number] = future.result()
+            else:  # its workers died, or PyProf has a bug: the others go on
+                error = future.exception()
+                out[number] = FormatError(
+                    f"{todo[number].url}: could not be done ({type(error).__name__}: {str(error)[:200]})."
+                )
+            future.release()
+            line.add(out[number])
+        return [out[number] for number in range(len(todo))]
+
+    def joined(self, store: str, records: Sequence[Done], shifts: Sequence[int]) -> bytes:
+        """Return the summary of all recordings, joined by the workers, a few at a time."""
+        level = [
+            self.client.submit(
+                tasks.join_of, store, [record.name for record in records[low : low + _TOGETHER]],
+                list(shifts[low : low + _TOGETHER]), pure=False,
             )
-        failed += isinstance(out[number], str)
-        future.release()
-        progress(_line(done, len(todo), failed, time.monotonic() - start), done / len(todo))
-    return [out[number] for number in range(len(todo))]
+            for low in range(0, len(records), _TOGETHER)
+        ]  # fmt: skip
+        while len(level) > 1:
+            level = [
+                self.client.submit(tasks.join, *level[low : low + _TOGETHER], pure=False)
+                for low in range(0, len(level), _TOGETHER)
+            ]
+        summary: bytes = level[0].result()
+        return summary
+
+
+class _Line:
+    """Says how far the work is."""
+
+    def __init__(self, total: int, progress: Progress):
+        self._total, self._progress, self._start = total, progress, time.monotonic()
+        self._done = self._failed = 0
+
+    def add(self, result: Done | FormatError) -> None:
+        self._done += 1
+        self._failed += isinstance(result, FormatError)
+        line = _line(self._done, self._total, self._failed, time.monotonic() - self._start)
+        self._progress(line, self._done / self._total)
 
 
 def _line(done: int, total: int, failed: int, seconds: float) -> str:
@@ -166,21 +205,3 @@ def _line(done: int, total: int, failed: int, seconds: float) -> str:
         time_left if done < total else "",
     ]
     return ", ".join(filter(None, parts))
-
-
-def joined(client: Client, store: str, records: Sequence[Done], shifts: Sequence[int]) -> bytes:
-    """Return the summary of all recordings, joined by the workers, a few at a time."""
-    level = [
-        client.submit(
-            tasks.join_of, store, [record.name for record in records[low : low + _TOGETHER]],
-            list(shifts[low : low + _TOGETHER]), pure=False,
-        )
-        for low in range(0, len(records), _TOGETHER)
-    ]  # fmt: skip
-    while len(level) > 1:
-        level = [
-            client.submit(tasks.join, *level[low : low + _TOGETHER], pure=False)
-            for low in range(0, len(level), _TOGETHER)
-        ]
-    summary: bytes = level[0].result()
-    return summary

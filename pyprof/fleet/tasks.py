@@ -25,6 +25,7 @@ from pyprof.analysis.iteration_cuts import Cut, Iterations
 from pyprof.errors import FormatError
 from pyprof.fleet import summary
 from pyprof.fleet.places import Place, digest
+from pyprof.parse import reader_process
 from pyprof.parse.folder import Input
 from pyprof.parse.loader import or_error
 from pyprof.parse.merge import common_clock
@@ -49,6 +50,11 @@ class Task(NamedTuple):
     key: str | None = None
     on_gpu: bool = False
     cut: Cut | None = None
+
+    @property
+    def path(self) -> Path:
+        """Path of the file, if it is on this machine."""
+        return Path(self.url)
 
     @property
     def name(self) -> str:
@@ -84,11 +90,14 @@ def version() -> str:
     return pyprof.__version__
 
 
-def work(task: Task) -> Done | str:
-    """Bring a recording into the store, unless it is there. Return its record, or the sentence that says why it cannot
-    be read."""
-    result = or_error(Path(task.url), lambda: _work(task))
-    return str(result) if isinstance(result, FormatError) else result
+def work(task: Task) -> Done | FormatError:
+    """Bring a recording into the store, unless it is there. Return its record, or why it cannot be read."""
+    return or_error(task.path, lambda: _work(task))
+
+
+def serve(descriptor: int) -> None:
+    """Do tasks in a child process until the pipe ends."""
+    reader_process.answer(descriptor, work)
 
 
 def _work(task: Task) -> Done:

@@ -9,10 +9,12 @@ refused, and a query can only read.
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import wraps
+from contextlib import nullcontext, suppress
+from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +25,8 @@ from mcp.types import ToolAnnotations
 
 from pyprof import __version__
 from pyprof.errors import PyProfError, UsageError
+from pyprof.parse import folder
+from pyprof.parse.tracejson import graph_captures
 from pyprof.session import Profile
 from pyprof.viewer.addresses import address
 
@@ -54,10 +58,12 @@ class Profiles:
                 return self._allowed[0]
             raise UsageError("name a profile: the tool `list_profiles` lists them.")
         for allowed in self._allowed:
-            base = allowed if allowed.is_dir() else allowed.parent
-            file = (base / name).resolve()
-            if file == allowed or (allowed.is_dir() and file.is_relative_to(allowed) and file.exists()):
-                return file
+            with suppress(
+                OSError, ValueError, RuntimeError
+            ):  # a name that no file can have, links in a circle
+                file = (_folder(allowed) / name).resolve()
+                if file == allowed or (allowed.is_dir() and file.is_relative_to(allowed) and file.exists()):
+                    return file
         raise UsageError(f"there is no profile {name[:200]!r} among those that this server may read.")
 
     def names(self) -> list[str]:
@@ -79,15 +85,33 @@ class Profiles:
         file = self.path(name)
         with self._lock:
             if file not in self._open:
+                self._check_links(file)
                 self._open[file] = Profile.open(file)
                 while len(self._open) > _OPEN:
                     self._open.popitem(last=False)
             self._open.move_to_end(file)
             return self._open[file]
 
+    def _check_links(self, file: Path) -> None:
+        """Raise UsageError if reading a profile would follow a link out of the given folders."""
+        recordings = [one.path for one in folder.listing(file).recordings] if file.is_dir() else [file]
+        captures = recordings[0].parent / graph_captures.FOLDER
+        beside = [one.with_name(one.name + ending) for one in recordings for ending in ("-wal", "-journal")]
+        folders = [_folder(allowed) for allowed in self._allowed]
+        for path in (*recordings, *beside, captures, *captures.glob("*")):
+            if not any(path.resolve().is_relative_to(one) for one in folders):
+                raise UsageError(
+                    f"{path.name}: this link leads out of the folders that this server may read; remove it, or name "
+                    "another profile."
+                )
+
     def link(self, view: str, **parameters: str) -> str:
         """Return the address of a view of the page."""
         return address(self.page, view, **parameters)
+
+
+def _folder(allowed: Path) -> Path:
+    return allowed if allowed.is_dir() else allowed.parent
 
 
 def server(paths: Sequence[str], page: str) -> MCPServer[Any]:
@@ -96,9 +120,10 @@ def server(paths: Sequence[str], page: str) -> MCPServer[Any]:
     out: MCPServer[Any] = MCPServer(
         "pyprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR"
     )
-    tool = _Tools(out).tool
-    _general(profiles, tool)
-    _detailed(profiles, tool)
+    tools = _Tools(out)
+    _general(profiles, tools.tool)
+    _detailed(profiles, tools.tool)
+    _sql(profiles, tools)
     return out
 
 
@@ -107,15 +132,16 @@ class _Tools:
 
     def __init__(self, server_: MCPServer[Any]):
         self._server = server_
-        self._lock = threading.Lock()  # SQLite and the caches of a profile are for one thread at a time
+        self.lock = threading.Lock()  # SQLite and the caches of a profile are for one thread at a time
 
-    def tool(self, work: Callable[..., dict[str, Any]]) -> Callable[..., str]:
-        """Register a function; an agent gets what it returns as JSON, and the sentence of a PyProfError."""
+    def tool(self, work: Callable[..., dict[str, Any]], locks: bool = False) -> Callable[..., str]:
+        """Register a function; an agent gets what it returns as JSON, and the sentence of a PyProfError. `locks`: it
+        takes the lock itself, and others go on while it does not have it."""
 
         @wraps(work)
         def answer(*arguments: Any, **options: Any) -> str:
             try:
-                with self._lock:
+                with nullcontext() if locks else self.lock:
                     result = work(*arguments, **options)
             except PyProfError as error:
                 raise ToolError(str(error)) from error
@@ -216,36 +242,6 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
         more = {} if complete else {"note": f"sorted and filtered among the first {SORTED:,} rows"}
         return {**answer, "units": units, **more, "link": profiles.link("reports", report=name)}
 
-    @tool
-    def query(sql: str, profile: str | None = None, limit: int = ROWS, offset: int = 0) -> dict[str, Any]:
-        """Run one SELECT of SQLite over the profile; `describe_views` has the views. At most 500 rows at a time:
-        `next_offset` is where the next page begins, if there is one."""
-        from pyprof.query.engine import Queries
-
-        one = profiles.get(profile)
-        first, count = _page(limit, offset)
-        with Queries(one.database.path, one.database.label, SECONDS) as queries:
-            try:
-                answer = queries.answer(sql, count, first)
-            except UsageError as error:
-                raise UsageError(
-                    f"{error} The tool `describe_views` has the views and their columns."
-                ) from error
-        out = _rows(answer.columns, answer.rows, first, None)
-        if answer.more and "next_offset" not in out:
-            out["next_offset"] = first + len(out["rows"])
-        return out
-
-    @tool
-    def describe_views() -> dict[str, Any]:
-        """Return the views for `query`, with every column and its meaning."""
-        from pyprof.query.views import VIEWS
-
-        return {
-            name: {"row": view.text, "columns": {field.name: field.text for field in view.fields}}
-            for name, view in VIEWS.items()
-        }
-
 
 def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
     @tool
@@ -287,6 +283,41 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         rows = [tuple(row) for row in _cells(table.iloc[first : first + count])]
         return _rows(list(map(str, table.columns)), rows, first, len(table)) | {
             "link": profiles.link("compare")
+        }
+
+
+def _sql(profiles: Profiles, tools: _Tools) -> None:
+    from pyprof.query.process import Query, QueryProcess
+
+    queries = QueryProcess(SECONDS)
+
+    @partial(tools.tool, locks=True)
+    def query(sql: str, profile: str | None = None, limit: int = ROWS, offset: int = 0) -> dict[str, Any]:
+        """Run one SELECT of SQLite over the profile; `describe_views` has the views. At most 500 rows at a time:
+        `next_offset` is where the next page begins, if there is one."""
+        from pyprof.query.engine import Bounds
+
+        first, count = _page(limit, offset)
+        with tools.lock:
+            one = profiles.get(profile)
+            path, label = one.database.path, one.database.label
+        try:
+            answer = queries.answer(Query(path, label, sql, Bounds(count, first, SIZE, TEXT)))
+        except UsageError as error:
+            raise UsageError(f"{error} The tool `describe_views` has the views and their columns.") from error
+        out = _rows(answer.columns, answer.rows, first, None)
+        if answer.more and "next_offset" not in out:
+            out["next_offset"] = first + len(out["rows"])
+        return out
+
+    @tools.tool
+    def describe_views() -> dict[str, Any]:
+        """Return the views for `query`, with every column and its meaning."""
+        from pyprof.query.views import VIEWS
+
+        return {
+            name: {"row": view.text, "columns": {field.name: field.text for field in view.fields}}
+            for name, view in VIEWS.items()
         }
 
 
@@ -340,9 +371,11 @@ def _rows(
 
 
 def _short(cell: Any) -> Any:
-    if isinstance(cell, str) and len(cell) > TEXT:
-        return f"{cell[:TEXT]}... ({len(cell):,} characters)"
-    return cell
+    from pyprof.query.engine import shortened
+
+    if isinstance(cell, float) and math.isinf(cell):  # JSON has no such number
+        return str(cell)
+    return shortened(cell, TEXT)
 
 
 def _plain(value: Any) -> Any:

@@ -71,6 +71,9 @@ def _flops_coverage(window: Window) -> Value:
     return share(_known(window, "flops"), _of_kernels(window, "gpu_ns"))
 
 
+_MOST = 105.0  # percent of the peak at the boost clock
+
+
 def _at_peak(window: Window, name: str, what: str) -> Value:
     """Return a share from a sum of ps. If only zeros are known, and not everything is, the share is unknown."""
     wall = sum(device.wall for device in window.used)
@@ -85,8 +88,10 @@ def _hfu(window: Window) -> Value:
     """The time that the devices need at their dense peaks for the FLOPs that their kernels execute, each kernel at the
     peak of its type, as a share of the wall time, over the devices on which something ran. This is a lower bound:
     unknown FLOPs count as zero, also those of convolutions by Winograd and FFT, which execute fewer than their
-    definition has; "Kernel Time with Executed FLOPs" is the share that is known."""
-    return _at_peak(window, "hardware_ps", "hardware")
+    definition has; "Kernel Time with Executed FLOPs" is the share that is known. Unknown above 105 %, which is
+    impossible: a time, the FLOPs or the peak is wrong."""
+    share_of_peak = _at_peak(window, "hardware_ps", "hardware")
+    return None if share_of_peak is not None and share_of_peak > _MOST else share_of_peak
 
 
 @metric("hfu_coverage", "Kernel Time with Executed FLOPs", "%", "kernel time")

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pyprof.errors import FormatError, UsageError
-from pyprof.model import Process, Trace
+from pyprof.model import NOT_READ, Process, Trace
 from pyprof.parse import archive, formats
-from pyprof.parse.heads import Head
+from pyprof.parse.heads import Head, number
 from pyprof.parse.merge import merge, processes
 from pyprof.parse.separation import Separation, Worker, separate
 from pyprof.sqlite_file import is_profile
@@ -37,6 +37,7 @@ _ENDINGS = re.compile(
     r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:sqlite|sql|nvvp|nsys-rep|qdrep|tar|tar\.gz|tgz|zip)$",
     re.IGNORECASE,
 )
+_TRACE = re.compile(r"\.trace\.json(?:\.gz)?$", re.IGNORECASE)  # no other program's files are named so
 _STAMP = re.compile(r"(?P<worker>.+)\.(?P<stamp>[0-9]{1,30})")
 _RANK = re.compile(r"(?:^|[._-])rank[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
 _WORKER = re.compile(r"worker[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
@@ -132,11 +133,15 @@ def load_archive(path: Path, read: Reader) -> Trace:
 
 def inputs(folder: Path) -> tuple[list[Input], dict[str, int]]:
     """Return the recordings of a folder, and the number of its other files by the reason they are skipped."""
+    reasons = {path: _skip_reason(path) for path in _files(folder)}
+    # Of the name of a recording's other rank, it should be one: its fault is reported when it is read.
+    series = {with_any_rank(path.name) for path, reason in reasons.items() if reason is None} - {
+        path.name for path in reasons
+    }
     skipped: dict[str, int] = {}
     paths = []
-    for path in _files(folder):
-        reason = _skip_reason(path)
-        if reason is None:
+    for path, reason in reasons.items():
+        if reason is None or (reason == _OTHER and with_any_rank(path.name) in series):
             paths.append(path)
         else:
             skipped[reason] = skipped.get(reason, 0) + 1
@@ -336,8 +341,35 @@ def readable(
         raise FormatError(
             f"{folder}: none of its {len(failed)} recordings can be read; the first is: {failed[0]}"
         )
-    lost = run.skipped | {f"recordings not read: {sentence}": 1 for sentence in failed}
+    lost = run.skipped | {f"{NOT_READ}{sentence}": 1 for sentence in failed}
     return [result for result in results if not isinstance(result, FormatError)], lost
+
+
+def unread(recordings: Sequence[Input], results: Sequence[object]) -> list[int | None]:
+    """Return the ranks in the names of the recordings that cannot be read."""
+    return [one.rank for one, result in zip(recordings, results) if isinstance(result, FormatError)]
+
+
+def without_recording(
+    recordings: Sequence[tuple[Mapping[str, str], Sequence[Process]]], failed: Sequence[int | None]
+) -> dict[str, int]:
+    """Return the ranks of which a run of several recordings has none, as a loss: neither one of these, by their facts
+    and processes, nor one that failed. It has no loss where ranks or their number are not known."""
+    sizes = {number(meta.get("distributed.world_size")) for meta, _ in recordings} - {None}
+    ranks = {*failed, *(process.rank for _, processes in recordings for process in processes)}
+    size = sizes.pop() if len(sizes) == 1 else None
+    known = sorted(rank for rank in ranks if rank is not None)
+    if size is None or None in ranks or not known or known[-1] >= size or len(recordings) + len(failed) < 2:
+        return {}
+    gaps = [(low + 1, high - 1) for low, high in zip([-1, *known], [*known, size]) if high > low + 1]
+    if not gaps:
+        return {}
+    texts = [str(low) if low == high else f"{low} to {high}" for low, high in gaps[:_MAX_NAMED]]
+    texts += ["..."] if len(gaps) > _MAX_NAMED else []
+    missing = size - len(known)
+    listed = ", ".join(texts[:-1]) + (" and " if len(texts) > 1 else "") + texts[-1]
+    sentence = f"rank {listed} of {size} has" if missing == 1 else f"ranks {listed} of {size} have"
+    return {f"{NOT_READ}{sentence} no recording.": missing}
 
 
 def load(folder: Path, read: Reader, files: Sequence[str] | None = None) -> Trace:
@@ -349,6 +381,7 @@ def load(folder: Path, read: Reader, files: Sequence[str] | None = None) -> Trac
         for recording, result in zip(run.recordings, read([recording.path for recording in run.recordings]))
     ]
     traces, lost = readable(folder, run, results)
+    lost |= without_recording([(one.meta, one.processes) for one in traces], unread(run.recordings, results))
     traces.sort(key=lambda trace: order_of(trace.processes))
     out = merge(traces, str(folder))
     for reason, count in lost.items():
@@ -387,7 +420,7 @@ def _skip_reason(path: Path) -> str | None:
             return _DATABASE
         if archive.is_archive(path):
             return None if any(map(is_named, archive.names(path))) else _OTHER
-        return None if formats.is_recognised(path) else _OTHER
+        return None if _TRACE.search(path.name) or formats.is_recognised(path) else _OTHER
     except OSError:
         return _OTHER
     except FormatError:  # it looks like a recording: its fault is reported when it is read

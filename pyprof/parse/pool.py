@@ -37,19 +37,23 @@ def read(
     requests: Sequence[_Request],
     answer: Callable[[_Request], _Answer | FormatError],
     serve: Callable[[int], None],
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[_Answer | FormatError], None] = lambda result: None,
+    processes: int | None = None,
 ) -> list[_Answer | FormatError]:
     """Return the answer to each request, or the error that says why its file cannot be read, in order. `answer` works
-    in this process; `serve` runs in a child with the descriptor of its pipe. `progress` is called with the number of
-    those that are done. On an interrupt, and where `progress` raises, the children are ended first.
+    in this process; `serve` runs in a child with the descriptor of its pipe. `progress` is called with each result.
+    `processes`: the number of children, by default one for each core if there is enough to read. On an interrupt, and
+    where `progress` raises, the children are ended first.
     """
     paths = [request.path for request in requests]
-    count = min(len(paths), reader_process.cores()) if sum(map(_size, paths)) >= _MIN_BYTES else 1
+    if processes is None:
+        processes = reader_process.cores() if sum(map(_size, paths)) >= _MIN_BYTES else 1
+    count = min(len(paths), processes)
     out: dict[int, Any] = {}
     if count < 2:
         for number, request in enumerate(requests):
             out[number] = answer(request)
-            progress(number + 1)
+            progress(out[number])
         return [out[number] for number in range(len(paths))]
     # Largest first, so that no core waits long for another at the end.
     order = sorted(range(len(paths)), key=lambda number: -_size(paths[number]))
@@ -80,9 +84,8 @@ def read(
     try:
         for thread in threads:
             thread.start()
-        for number in range(len(paths)):
-            done.get()
-            progress(number + 1)
+        for _ in paths:
+            progress(out[done.get()])
     finally:
         stopped.set()
         with lock:
@@ -117,7 +120,7 @@ class _Child:
 
 
 def _size(path: Path) -> int:
-    """Estimate the bytes to read. Traces are compressed to about a fifteenth."""
+    """Estimate the bytes to read. Traces are compressed to about a fifteenth; one that is elsewhere may be large."""
     with suppress(OSError):
         return path.stat().st_size * (15 if path.suffix == ".gz" else 1)
-    return 0
+    return _MIN_BYTES

@@ -67,7 +67,7 @@ def records_strides(calls: Iterable[Call | None]) -> bool:
     (False, True)
     """
     return any(
-        tensor.stride is not None
+        bool(tensor.stride)
         for call in calls
         if call is not None
         for arg in call.args
@@ -117,7 +117,7 @@ def contiguous(call: Call | None, strides: bool) -> dict[str, int]:
 def _contiguous_letters(tensor: Tensor, letters: str) -> frozenset[str]:
     """Return the letter, of those of a matrix's last two dimensions, along which it is contiguous."""
     stride = tensor.stride
-    if stride is None or stride[-1] == 1 or len(stride) < 2:
+    if not stride or stride[-1] == 1 or len(stride) < 2:
         return frozenset(letters[-1])
     return frozenset(letters[:-1]) if stride[-2] == 1 else frozenset()
 

@@ -394,7 +394,8 @@ def _flops_dense(view: View) -> Cells:
 def _hfu(view: View) -> Cells:
     """Hardware FLOPs utilisation: executed FLOPs (column flops) divided by the row's time and by the GPU's peak for
     their type (column peak). na on the CPU, for copies, if FLOPs, bytes, the type or the GPU are unknown, and for
-    convolutions by Winograd or FFT: their FLOPs are those of the definition; the number executed is unknown."""
+    convolutions by Winograd or FFT: their FLOPs are those of the definition; the number executed is unknown. na above
+    105 %, which is impossible: a time, the FLOPs or the peak is wrong."""
     return Reals(100 * view.utilisation.hfu)
 
 

@@ -115,13 +115,15 @@ class Formula(NamedTuple):
     positional: int  # maximum number of arguments without a name
     takes_more: bool  # also accepts keyword arguments that it does not list
     order: tuple[str, ...]  # the parameters that can be passed without a name
+    moves: bool  # computes nothing
 
 
 _FORMULAS: Registry[Formula] = Registry("cost formula")
 
 
-def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
-    """Register the decorated function as the cost of the calls with these names."""
+def cost(*names: str, moves: bool = False) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
+    """Register the decorated function as the cost of the calls with these names. `moves`: whatever the arguments, they
+    compute nothing."""
 
     def add(function: Callable[..., Cost]) -> Callable[..., Cost]:
         signature = inspect.signature(function).parameters
@@ -145,6 +147,7 @@ def cost(*names: str) -> Callable[[Callable[..., Cost]], Callable[..., Cost]]:
                     for n, p in signature.items()
                     if p.kind is p.POSITIONAL_OR_KEYWORD and n not in _NAME_PARAMETERS
                 ),
+                moves,
             )
         )
         return function
@@ -281,10 +284,17 @@ def _evaluate(call: Call, formula: Formula, inplace: bool) -> Cost:
         result = formula.function(*positional, **keywords)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError):
         # A recording may have any argument: one that the formula cannot use leaves the cost unknown.
-        return UNKNOWN
+        return Cost(0, None) if formula.moves else UNKNOWN
+    if result.basis != "view" and is_sparse(call):
+        return UNKNOWN  # formulas count all elements
     if any(is_complex(arg.value) for arg in call.args):
         result = real_operations(result, formula.family, _bare(call.op)[0].removeprefix("linalg_"), call.args)
     return result if _sane(result) else UNKNOWN
+
+
+def is_sparse(call: Call) -> bool:
+    """Return whether an argument is a sparse tensor."""
+    return any(tensor.is_sparse for arg in call.args for tensor in tensors_of(arg.value))
 
 
 def _parameter(formula: Formula, name: str) -> str:
@@ -317,7 +327,12 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     if reason_of(call) in COSTLESS:
         return VIEW
     recorded = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
-    if not recorded or not possible(call) or selects(name, [tensor for _, tensor in recorded]):
+    if (
+        not recorded
+        or not possible(call)
+        or is_sparse(call)
+        or selects(name, [tensor for _, tensor in recorded])
+    ):
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
     written = [recorded[0][1]] if inplace and recorded[0][0] != "out" else []
@@ -363,7 +378,7 @@ def _exists(tensor: Tensor) -> bool:
     return (
         len(tensor.shape) <= _MAX_RANK
         and prod(n for n in tensor.shape if n) < LARGEST
-        and (tensor.stride is None or len(tensor.stride) == len(tensor.shape))
+        and (tensor.stride is None or tensor.is_sparse or len(tensor.stride) == len(tensor.shape))
     )
 
 
@@ -398,5 +413,5 @@ def bytes_of(*tensors: Tensor | None) -> int | None:
 
 __all__ = [
     "LARGEST", "UNKNOWN", "VIEW", "Arg", "Call", "Cost", "Formula", "Tensor", "bytes_of", "cost", "default", "find",
-    "formulas", "lookup", "lookup_or_default", "possible", "tensors_of", "total",
+    "formulas", "is_sparse", "lookup", "lookup_or_default", "possible", "tensors_of", "total",
 ]  # fmt: skip

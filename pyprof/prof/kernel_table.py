@@ -56,7 +56,7 @@ FUNCTIONS = [
     P(r"^__myl_(fc|mm|matmul|gemm)", "gemm", _ANY, "TensorRT: profiles of trtexec"),
     P(r"^__myl_", "pointwise", _ANY, "TensorRT: profiles of trtexec"),
     P(r"(scudnn|hcudnn|[shi]\d{3,5}cudnn)|\$conv(forward|back)", "conv", _ANY, "cuDNN 7 and 8, before the layouts in the name (nhwc2nchw): RTX 2080; XLA's custom calls"),
-    P(r"flash_(fprop|bprop)|\bnsa_\w{0,20}(fwd|bwd)|_nsa_\w{0,20}(fwd|bwd)", "attention", _ANY, "cuDNN 9 SDPA; flash-linear-attention native sparse attention"),
+    P(r"flash_(fprop|bprop)(?!_(do_o|o_do)_dot)|\bnsa_\w{0,20}(fwd|bwd)|_nsa_\w{0,20}(fwd|bwd)", "attention", _ANY, "cuDNN 9 SDPA; flash-linear-attention native sparse attention"),
     P(r"attn_softmax|topk_log_softmax", "softmax", _ANY, "DeepSpeed softmax_kernels.cu; vLLM logprob.py: of the chosen tokens"),
     P(r"xentropy|cross_?entropy", "loss", _ANY, "Apex xentropy_kernel.cu, Liger cross_entropy.py"),
     # What a longer name contains, before the shorter words in it.
@@ -101,7 +101,7 @@ FUNCTIONS = [
     P(r"(gemm|matmul)\w{0,80}_reduce(_kernel|$)", "reduction", _ANY, "AITER: sums of a product split over K"),
     P(r"embedding_lora", "embedding", _ANY, "SGLang: LoRA of the embedding table"),
     P(r"deep_gemm::\w{0,40}gemm|int\dpack_mm|mfma_moe|gemm\d_a\d{1,2}w\d|(^|_)t?gmm_|moe_(fwd|bwd)_d[wx]|(^|_)(up|down|qkv|out)_proj", "gemm", _ANY, "AITER FlyDSL experts, Liger, megablocks: grouped products"),
-    P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
+    P(r"postgsu|lpnorm|l2norm|mla_combine|(fwd|flash|attn|mla)_?\w{0,40}combine|splitkv_?combine|merge_?(attn_)?states?|ograddot|dot_do_o|(do_o|o_do)_dot|bwd_?preprocess|_fwd_kernel_stage2|attention_\w{0,20}reduce|moe_sum|finalizemoe", "reduction", _ANY, "Tensile global split of K, Apex, FlashMLA, CK fmha, FlashAttention, SGLang decode_attention.py, vLLM, TensorRT-LLM"),
     P(r"^_(temperature|min_p|penalt\w{1,9}|bad_words|logit_bias|bitmask)_kernel|apply_token_bitmask|softcap|^_fg_kernel|^_dwf_dw_dfg|gated_kernels::|(\b|rocblas_)(scal|axpy|rot)_(\w{1,9}_)?kernel", "pointwise", _ANY, "vLLM v1/worker/gpu/sample, xgrammar"),
     P(r"grid_?sample|\bcross_kernel|(gru|lstm)_?cell|(lstm|gru|rnn)_element|elemwisernn|repetition_penalt|bias_residual(?!\w{0,30}norm)|_dyt_|rope_(forward|backward)", "pointwise", _ANY, "PyTorch GridSampler.cu, CrossKernel.cu, RNN.cu; cuDNN; vLLM sampler.cu; DeepSpeed; Liger"),
     P(r"(?<!no_)(margin|hinge|dice|focal|triplet|ranking|infonce)_?loss|kldiv|_jsd_|tv_distance|orpo|(fwd|forward|backward)_?loss", "loss", _ANY, "PyTorch MultiMarginLoss.cu, MultiLabelMarginCriterion.cu; Liger"),
@@ -213,7 +213,7 @@ KINDS = [
     P(r"^triton_tem_", "gemm", _ANY, "torch/_inductor/kernel/mm.py, bmm.py"),
     # Attention, before the products and the softmax inside it; first what runs before and after it.
     P(r"flat::kernel::|deltarule", "attention", "Hopper, Blackwell", "FlashInfer flat: linear attention by the delta rule"),
-    P(r"flash_bwd_dot_do_o|flashattnbwdpreprocess|bwd_preprocess|bwdsumodo|fmha\w{0,20}reduction|splitkv_combine|flashattnfwdcombine|fmhafwdsplitkvcombine", "reduction", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, flash_fwd_kernel.h, hopper/; CK ck_tile fmha"),
+    P(r"flash_bwd_dot_do_o|flash_bprop_(do_o|o_do)_dot|flashattnbwdpreprocess|bwd_preprocess|bwdsumodo|fmha\w{0,20}reduction|splitkv_combine|flashattnfwdcombine|fmhafwdsplitkvcombine", "reduction", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, flash_fwd_kernel.h, hopper/; CK ck_tile fmha"),
     P(r"flash_bwd_(convert|clear)|bwdpostprocess|fmha(kernel)?bwdconvert", "copy", "Ampere, Hopper, CDNA", "FlashAttention flash_bwd_preprocess_kernel.h, hopper/flash_bwd_postprocess_kernel.h"),
     P(r"flash::enable_sm|flash_?(fwd|bwd|attn)|fmha|mha_(fwd|bwd)|attention|attn_(fwd|bwd)|sage_fwd|_sdpa_|with(paged|ragged)?kvcache|bwd_kernel_d[kq]", "attention", _ANY, "FlashAttention 2 and 3, PyTorch mem_eff_attention, cuDNN, xFormers, FlashInfer, vLLM, AOTriton, SageAttention in AITER (MI300X Flux); H100 BERT"),
     # Helpers of products.

@@ -21,7 +21,7 @@ from pyprof.model import BASES, BPROP, DTYPE_BITS, OPERATOR, Call, Cost, Rows, S
 from pyprof.prof.attribution.attribute import Costs
 from pyprof.prof.attribution.work import parts
 from pyprof.prof.cost import find, lookup, possible, tensors_of
-from pyprof.prof.reasons import SELECTED, reason_of, selects
+from pyprof.prof.reasons import SELECTED, SPARSE, reason_of, selects
 
 
 class Gap(NamedTuple):
@@ -88,6 +88,8 @@ def why(call: Call, backward: bool = False) -> str | None:
         return text or (SELECTED if selects(call.op.rpartition("::")[2], tensors) else "no formula")
     if not tensors and cost.basis == "unknown":
         return "no shapes were recorded"
+    if any(tensor.is_sparse for tensor in tensors):
+        return SPARSE
     if not possible(call):
         return "the recorded sizes are impossible"
     strange = [tensor.dtype for tensor in tensors if (tensor.dtype or "") not in DTYPE_BITS]

@@ -2,13 +2,16 @@
 """Queries of a profile: one SELECT over the views, its rows in pages.
 
 The connection can only read: SQLite asks an authorizer for each action of a statement, and all but SELECT, reading and
-functions without side effects are refused (store/access.py). A query that takes too long is stopped.
+functions without side effects are refused (store/access.py). A query that takes too long is stopped between two
+instructions of SQLite; one that may come from anyone runs in a process that is killed (`process`).
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN = re.compile(r"no such (table|column|function): (.+)")
 _CORRUPT = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR"}
-_SKIPPED = 1000  # rows that are read at a time to reach a page
+_TOGETHER = 1 << 20  # characters of rows that are read at a time
+_LENGTH = 40  # characters of the length that stands for the rest of a text
 
 
 class Answer(NamedTuple):
@@ -41,6 +45,19 @@ class Answer(NamedTuple):
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=list(map(str, range(len(self.columns)))), dtype=object)
+
+
+class Bounds(NamedTuple):
+    """Rows of a query that are read: at most `limit`, from `offset` on, until they have more than `characters`,
+    with texts cut after `text` of them. None is no bound."""
+
+    limit: int | None = None
+    offset: int = 0
+    characters: int | None = None
+    text: int | None = None
+
+
+ALL = Bounds()
 
 
 class Queries(Store):
@@ -59,9 +76,13 @@ class Queries(Store):
                 self.connection.execute(statement)
         access.restrict(self.connection)
 
-    def answer(self, text: str, limit: int | None = None, offset: int = 0) -> Answer:
-        """Return rows of a SELECT, from `offset` on, at most `limit`. Raises UsageError for another statement, or one
-        that SQLite does not understand; PyProfError when time is up."""
+    def answer(self, text: str, bounds: Bounds = ALL) -> Answer:
+        """Return rows of a SELECT. Raises UsageError for another statement, or one that SQLite does not understand;
+        PyProfError when time is up."""
+        return gathered(self.stream(text, bounds))
+
+    def stream(self, text: str, bounds: Bounds) -> Iterator[Any]:
+        """Yield the names of the columns, lists of rows, and whether there are more; raises as `answer`."""
         try:
             with self._query():
                 cursor = self.connection.execute(text)
@@ -69,21 +90,17 @@ class Queries(Store):
                     raise UsageError(
                         "the query is empty; expected a SELECT, as in: select * from kernels limit 10."
                     )
-                columns = [column[0] for column in cursor.description]
-                while offset and (skipped := len(cursor.fetchmany(min(offset, _SKIPPED)))):
-                    offset -= skipped
-                rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
-                more = limit is not None and cursor.fetchone() is not None
+                yield [column[0] for column in cursor.description]
+                yield from _read(cursor, bounds)
         except UnicodeEncodeError:
             raise UsageError("the query is not a text that UTF-8 can express.") from None
         except MemoryError:
             raise PyProfError(
                 "the query needs more memory than there is; select fewer rows or columns."
             ) from None
-        return Answer(columns, [tuple(map(_cell, row)) for row in rows], more)
 
     def _ended(self) -> PyProfError:
-        return PyProfError(f"the query took more than {self._seconds:g} s and was stopped. {self._advice}")
+        return time_is_up(self._seconds, self._advice)
 
     def damaged(self, reason: object) -> Any:
         """Return the error for what SQLite says: mostly the query is wrong, and not the file."""
@@ -91,6 +108,43 @@ class Queries(Store):
         if not isinstance(reason, sqlite3.Error) or name.startswith(tuple(_CORRUPT)):
             return super().damaged(reason)
         return UsageError(_sentence(str(reason).partition("\n")[0]))
+
+
+def time_is_up(seconds: float, advice: str) -> PyProfError:
+    """Return the error for a query whose time is up."""
+    return PyProfError(f"the query took more than {seconds:g} s and was stopped. {advice}")
+
+
+def gathered(parts: Iterator[Any]) -> Answer:
+    """Return the answer whose parts these are."""
+    columns: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    more = False
+    for part in parts:
+        if isinstance(part, bool):
+            more = part
+        elif columns:
+            rows += part
+        else:
+            columns = part
+    return Answer(columns, rows, more)
+
+
+def _read(cursor: sqlite3.Cursor, bounds: Bounds) -> Iterator[Any]:
+    """Yield lists of rows and whether there are more. Each row is one by itself: together they may be too large."""
+    rows: list[tuple[Any, ...]] = []
+    size = waiting = 0
+    for count, row in enumerate(islice(cursor, bounds.offset, None)):
+        if count == bounds.limit or (bounds.characters is not None and size > bounds.characters):
+            yield from (rows, True)
+            return
+        rows.append(tuple(_cell(cell, bounds.text) for cell in row))
+        length = sum(len(cell) if isinstance(cell, str) else 8 for cell in rows[-1])
+        size, waiting = size + length, waiting + length
+        if waiting > _TOGETHER:
+            yield rows
+            rows, waiting = [], 0
+    yield from (rows, False)
 
 
 def _sentence(text: str) -> str:
@@ -122,8 +176,19 @@ def _readable(text: Any) -> Any:
     return readable(text) if isinstance(text, str) else text
 
 
-def _cell(value: Any) -> Any:
-    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else value
+def _cell(value: Any, most: int | None) -> Any:
+    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else shortened(value, most)
+
+
+def shortened(value: Any, most: int | None) -> Any:
+    """Return a value, a text cut to so many characters and its length, unless that would be about as long.
+
+    >>> shortened("ab" * 1000, 2), shortened("abcd", 2), shortened("ab" * 1000, None) == "ab" * 1000, shortened(5, 0)
+    ('ab... (2,000 characters)', 'abcd', True, 5)
+    """
+    if most is None or not isinstance(value, str) or len(value) <= most + _LENGTH:
+        return value
+    return f"{value[:most]}... ({len(value):,} characters)"
 
 
 def described(answer: Answer) -> tuple[Column, ...]:

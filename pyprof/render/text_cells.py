@@ -8,6 +8,7 @@ terminal or a reader are replaced by escapes; Parquet keeps them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -64,10 +65,19 @@ def _short(number: float) -> str:
     return f"{number:.4g}" if abs(number) < 1000 else f"{number:,.0f}"
 
 
+def _json_real(number: float) -> str:
+    """Format for JSON, which has no infinity: a text says it.
+
+    >>> _json_real(0.5), _json_real(-math.inf)
+    ('0.5', '"-inf"')
+    """
+    return repr(number) if math.isfinite(number) else f'"{number}"'
+
+
 CSV = Spelling(_quoted_if_needed, "", ("False", "True"), str, repr)
 DLPROF = Spelling(_quoted, "", ("no", "yes"), str, lambda number: f"{number:.1f}")
 RAW = Spelling(_raw, "", ("False", "True"), str, repr)
-JSON = Spelling(json_text, "null", ("false", "true"), str, repr)
+JSON = Spelling(json_text, "null", ("false", "true"), str, _json_real)
 TABLE = Spelling(visible, "", ("no", "yes"), _group, _short)
 MARKDOWN = Spelling(_markdown, "", ("no", "yes"), _group, _short)
 

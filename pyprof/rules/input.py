@@ -42,7 +42,7 @@ def dataloader_bound(run: Run) -> Finding | None:
         advice.append("keep workers between epochs with persistent_workers=True")
     advice.append("raise prefetch_factor if the waits are uneven")
     return run.finding(
-        f"The loop waits for its DataLoader {percent(run.share(part))} of the time while the GPU does nothing, "
+        f"The loop waits for its DataLoader {percent(run.share(part))} of the time{_idle(run)}, "
         f"{run.time(part)}{_mostly(waits)}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
@@ -53,6 +53,11 @@ def dataloader_bound(run: Run) -> Finding | None:
         ],
         "The waits for the data loader fall (report step_time, categories=phase).",
     )
+
+
+def _idle(run: Run) -> str:
+    """Say what the GPU does meanwhile, if there is one."""
+    return " while the GPU does nothing" if run.source.gpu else ""
 
 
 @rule("R09", "workers_zero", rows=_WAITS)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,9 @@ from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.units import duration, percent
 
+_COPY = re.compile(
+    r"unassociated_\w*mem(cpy|set)", re.IGNORECASE
+)  # of copies and sets that no operator launched
 _ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 
 
@@ -63,7 +67,7 @@ def launch_bound(run: Run) -> Finding | None:
         fewer = f"Where zero_grad calls it: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
         f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
-        f"{percent(run.share(late))}.{_meanwhile(run, late)} There are {per_step:.0f} kernels{run.per_step}{which}; "
+        f"{percent(run.share(late))}.{_meanwhile(run, late)} {_number(per_step)}{run.per_step}{which}; "
         f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
@@ -82,7 +86,28 @@ def _where(rows: Sequence[Mapping[str, Any]], waited: int) -> str:
         return f" The waits are spread over the step: no operator has more than {percent(share)} of them."
     source = rows[0]["source"]
     at = f" ({source})" if isinstance(source, str) and source else ""
-    return f" Of the waits, {percent(share)} are before kernels of {rows[0]['operator']}{at}."
+    operator = rows[0]["operator"]
+    work = "copies and sets of" if _COPY.match(operator) else "kernels of"
+    return f" Of the waits, {percent(share)} are before {work} {operator}{at}."
+
+
+def _number(kernels: float) -> str:
+    """Return how many kernels there are.
+
+    >>> _number(1.0), _number(12.4)
+    ('There is 1 kernel', 'There are 12 kernels')
+    """
+    text = f"{kernels:.0f}"
+    return "There is 1 kernel" if text == "1" else f"There are {text} kernels"
+
+
+def _calls(run: Run) -> str:
+    """Return the words for the API calls of a recording, by the names that they have."""
+    names = run.store.rows("select distinct s.text from api a join string s on s.id = a.name limit 1000")
+    spaces = {str(name)[:3].lower() for (name,) in names}
+    if "hip" in spaces:
+        return "HIP calls"
+    return "CUDA calls" if any(one.startswith("cu") for one in spaces) else "API calls"
 
 
 def _meanwhile(run: Run, late: int) -> str:
@@ -93,9 +118,9 @@ def _meanwhile(run: Run, late: int) -> str:
         return ""
     calls, operators, rest = (run.time(part * late / whole, False) for part in parts)
     if not reads.has_operators(run.store):
-        return f" Meanwhile the CPU is in CUDA calls for {calls}; its operators were not recorded."
+        return f" Meanwhile the CPU is in {_calls(run)} for {calls}; its operators were not recorded."
     return (
-        f" Meanwhile the CPU is in CUDA calls for {calls}, elsewhere in operators and named ranges for {operators}, "
+        f" Meanwhile the CPU is in {_calls(run)} for {calls}, elsewhere in operators and named ranges for {operators}, "
         f"and in neither (Python between operators, for example) for {rest}."
     )
 

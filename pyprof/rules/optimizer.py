@@ -14,14 +14,29 @@ from pyprof.rules.wording import which
 from pyprof.units import percent
 
 
-def _optimizer(run: Run) -> pd.DataFrame:
-    """Return sums of the optimizer's operators. Raises NeedsFacts if the program trains and has none."""
+def _optimizer(run: Run, work: str) -> pd.DataFrame:
+    """Return sums of the optimizer's operators of a name, `step` or `zero_grad`; in a trace of torch.profiler, where
+    these are other operators in a range, of its ranges. Raises NeedsFacts if the program trains and has neither."""
     ops = run.ops[run.ops["phase"] == OPTIMIZER]
     if not len(ops) and run.trains:
         raise NeedsFacts(
             "needs the ranges of Optimizer.step; record with pyprof, or with emit_nvtx and torch 1.8 or later"
         )
-    return ops
+    operators = ops[which(ops["type"], lambda name: name.endswith(f".{work}"))]
+    return operators if len(operators) else _of_ranges(run, f"Optimizer.{work}#")
+
+
+def _of_ranges(run: Run, prefix: str) -> pd.DataFrame:
+    """Return sums of torch's ranges `Optimizer.step#SGD.step`, with the columns of operators."""
+    ranges = run.ranges
+    if not len(ranges):
+        return run.ops.iloc[:0]
+    own = ranges["path"].str.rpartition("/")[2]
+    ranges = ranges.assign(name=own)[own.str.startswith(prefix)]
+    sums = ranges.groupby("name", as_index=False).agg(
+        calls=("host", "size"), kernels=("kernels", "sum"), cpu_ns=("host", "sum"), gpu_ns=("busy", "sum")
+    )
+    return sums.assign(name=sums["name"].str.removeprefix(prefix), source=None)
 
 
 @rule("R21", "unfused_optimizer", GPU)
@@ -32,8 +47,7 @@ def unfused_optimizer(run: Run) -> Finding | None:
     Fires: Adam(foreach=False), 12 launches for each of 160 parameter tensors.
     Silent: fused=True; foreach, which has a few launches for all of them.
     """
-    ops = _optimizer(run)
-    steps = ops[which(ops["type"], lambda name: name.endswith(".step"))]
+    steps = _optimizer(run, "step")
     if not len(steps):
         return None
     calls = int(steps["calls"].sum())
@@ -50,7 +64,8 @@ def unfused_optimizer(run: Run) -> Finding | None:
         return None
     of = f", {per_parameter:.1f} for each of its {tensors} parameter tensors" if tensors else ""
     other = "" if "yes" in _values(run, "foreach") else ", else foreach=True"
-    classes = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
+    names = _values(run, "class") or [name.removesuffix(".step") for name in steps["name"] if "." in name]
+    classes = " or ".join(sorted(set(names))) or "the optimizer"
     return run.finding(
         f"A step of the optimizer launches {launches:.0f} kernels{of}; it takes {run.time(max(cpu, gpu))}, "
         f"{percent(share)} of the time.",
@@ -72,20 +87,22 @@ def unfused_optimizer(run: Run) -> Finding | None:
 
 @rule("R22", "zero_grad_memset", GPU)
 def zero_grad_memset(run: Run) -> Finding | None:
-    """Gradients are filled with zeros instead of dropped.
+    """Gradients are filled with zeros instead of dropped. The time is that of the GPU or that of the launches,
+    whichever is longer.
 
     Fires: optimizer.zero_grad(set_to_none=False), 2 % of the time.
     Silent: zero_grad(), which drops them and launches nothing.
     """
-    ops = _optimizer(run)
-    ops = ops[which(ops["type"], lambda name: name.endswith(".zero_grad"))]
-    gpu = run.per_device(ops["gpu_ns"].sum())
-    if run.share(gpu) <= limit("R22.share"):
+    ops = _optimizer(run, "zero_grad")
+    cpu, gpu = int(ops["cpu_ns"].sum()) // run.workers, run.per_device(ops["gpu_ns"].sum())
+    if not gpu or run.share(max(cpu, gpu)) <= limit("R22.share"):
         return None
+    where = "on the GPU" if gpu >= cpu else "on the CPU, which launches"
     return run.finding(
-        f"Setting gradients to zero takes {run.time(gpu)} on the GPU, {percent(run.share(gpu))} of the time.",
+        f"Setting gradients to zero takes {run.time(max(cpu, gpu))} {where}, {percent(run.share(max(cpu, gpu)))} of "
+        "the time.",
         "optimizer.zero_grad(set_to_none=True), the default since torch 2.0: the next backward writes instead of adds.",
-        gpu,
+        max(gpu, min(run.late, cpu)),
         run.top(
             ops, "gpu_ns", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu_ns"
         ),

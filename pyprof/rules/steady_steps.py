@@ -10,6 +10,7 @@ from functools import cached_property
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities, device_steps
 from pyprof.analysis.idle_gaps import gaps
@@ -17,7 +18,9 @@ from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import Source
 from pyprof.analysis.step_phases import IDLE, phases
 from pyprof.analysis.timeline import Activity
+from pyprof.analysis.user_ranges import instances
 from pyprof.model import Bools, Ints
+from pyprof.store import reads
 
 
 class SteadySteps(ABC):
@@ -52,6 +55,16 @@ class SteadySteps(ABC):
     def _steps(self) -> list[tuple[Activity, Ints, Ints]]:
         """Those of each worker that used a device."""
         return [one for one in self._every if one[0].devices and len(one[1])]
+
+    @cached_property
+    def ranges(self) -> pd.DataFrame:
+        """The user's ranges, and torch's, that start in these steps: as of `user_ranges.instances`."""
+        texts, out = reads.texts(self.source.store), []
+        for activity, start, end in self._steps:
+            table, _ = instances(activity, texts)
+            step = np.searchsorted(start, table["start"], side="right") - 1
+            out.append(table[(step >= 0) & (table["start"] < end[np.maximum(step, 0)])])
+        return pd.concat(out) if out else pd.DataFrame(columns=["path", "host", "kernels", "copies", "busy"])
 
     def _first(self, activity: Activity, start: Ints) -> int:
         """Return the time from which idle time counts: without steps from the first event, for what comes before is the

@@ -70,6 +70,10 @@ def written(path: str) -> Iterator[str]:
         if isinstance(error, NotWrittenError):  # the scratch file's name means nothing to the user
             reason = error.reason
         where, advice = path, "Name another file."
+        if "Could not load" in reason:  # ADBC, of the driver that is installed with it
+            raise PyProfError(
+                f"a library of SQLite could not be loaded ({reason}); memory may be short."
+            ) from error
         if top := scratch.around(path):
             where, advice = top, "Set TMPDIR to a folder with more room."
         raise PyProfError(f"{where}: the database could not be written ({reason}). {advice}") from error
@@ -355,6 +359,8 @@ class Store:
         ((least, most),) = self.rows(f"select min(id), max(id) from {table}")
         if most is None:
             return False
+        if not (isinstance(least, int) and isinstance(most, int)):  # its column has no type any more
+            raise self.damaged(f"table {table} has a number of the wrong type")
         return bool(
             least < 0 or (most > _MAX_GAP and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
         )

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyprof.errors import FormatError
+from pyprof.model import NOT_READ
 from pyprof.store.files import Store, is_database
 
 SUMMARY = "fleet.sqlite"  # the summary's name
-NOT_READ = "recordings not read: "  # how the reason of a loss begins, before the sentence that says why
 
 
 def summary_in(path: Path) -> Path | None:
@@ -26,7 +26,7 @@ def summary_in(path: Path) -> Path | None:
 
 
 def failed(store: Store) -> list[str]:
-    """Return why recordings are missing in a summary, a sentence each."""
+    """Return why recordings are missing, a sentence each."""
     reasons = (reason for (reason,) in store.rows("select reason from lost order by reason"))
     return [reason.removeprefix(NOT_READ) for reason in reasons if reason.startswith(NOT_READ)]
 

@@ -231,6 +231,10 @@ def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
             arrays.append(pa.array(texts, pa.string()))
         else:
             array = pa.array(values, from_pandas=True)
+            if pa.types.is_binary(
+                array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+            ):
+                raise TypeError(f"column {column.key} has bytes")  # no profile has them
             no_texts = pa.types.is_dictionary(array.type) and pa.types.is_null(array.type.value_type)
             arrays.append(
                 pa.nulls(len(array), pa.string()) if no_texts else array

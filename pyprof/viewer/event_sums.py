@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.model import Bools, Column, Floats, Ints
+from pyprof.prof.hardware.utilisation import MOST
 from pyprof.store.files import Store
 from pyprof.store.kinds import IS_KERNEL
 from pyprof.timeline import stored
@@ -151,6 +152,7 @@ def work_of(values: Floats, length: int | None = None) -> SelectedWork | None:
             else:
                 of = time if length is None else length
                 known = known / 10 / of if of else None  # ps / ns to %
+                known = None if key == "hfu" and (known or 0) > 100 * MOST else known
         amounts[key] = known
     return SelectedWork(
         kernels=kernels, flops=amounts["flops"], flops_unknown=unknown["flops"],

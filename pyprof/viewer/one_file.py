@@ -24,7 +24,7 @@ from typing import Any
 
 import pyprof
 from pyprof.atomic_file import named
-from pyprof.errors import PyProfError
+from pyprof.errors import FormatError, PyProfError
 from pyprof.viewer import models, static_files
 from pyprof.viewer.anonymous import Names
 from pyprof.viewer.library import Library, name_of
@@ -224,6 +224,8 @@ def write(
         {"answers": {"profile": {"name": ""}}}, b"", static_files.STATIC
     )  # raises before the work is done
     collected = _run(_collected(database, aggregation, progress))
+    if collected.damage:
+        raise FormatError(collected.damage.replace(database, str(recording)))
     profile = collected.answers["profile"]
     profile |= {"name": name_of(recording), "path": str(recording), "source": str(recording)}
     _annotate(collected.answers, recording)

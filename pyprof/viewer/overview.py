@@ -12,13 +12,15 @@ import pandas as pd
 from pyprof.analysis.coverage import is_missing, missing_launches
 from pyprof.analysis.source import Source
 from pyprof.metrics import METRICS, PART_HEADINGS, PARTS, Value, Window, share, value
-from pyprof.model import NO_PHASE, PHASES
+from pyprof.model import NO_PHASE, NOT_READ, PHASES
 from pyprof.reports import find
 from pyprof.reports.summary import rows as summary_rows
+from pyprof.store import fleet_folder
 from pyprof.viewer import models
 from pyprof.viewer.models import Breakdown, Figure, Overview, Part
 
 TOP = 10
+_NAMED = 5  # recordings that were not read, and are named
 _PERFORMANCE = ("wall_time", "tc_utilization", "gpu_utilization", "iterations", "average_iteration")
 _KERNELS = {
     "tc_events_": ("tc", "Kernels Using Tensor Cores", "Kernels that used tensor cores."),
@@ -340,9 +342,12 @@ def _notes(source: Source) -> list[str]:
     if not store.rows("select 1 from operator where unassociated = 0 limit 1"):
         notes.append("No operators were recorded: kernels have no operators, modules or source lines.")
     # Records that were repaired and kept change no figure: the coverage has them.
-    missing = sum(
-        count or 0 for reason, count in store.rows("select reason, count from lost") if is_missing(reason)
-    )
+    lost = store.rows("select reason, count from lost where instr(reason, ?) <> 1", (NOT_READ,))
+    missing = sum(count or 0 for reason, count in lost if is_missing(reason))
+    failed = fleet_folder.failed(store)
+    notes += [f"Not read: {sentence}" for sentence in failed[:_NAMED]]
+    if len(failed) > _NAMED:
+        notes.append(f"{len(failed) - _NAMED} more recordings were not read: see Coverage.")
     if missing:
         notes.append(f"{missing:,} records are missing, lost in the recording or its reading: see Coverage.")
     return notes

@@ -116,6 +116,7 @@ class Collected:
         self.shares: dict[str, str] = {}
         self.details: dict[str, int] = {}  # rank of an operator or kernel, by the name of its answer
         self.tables: dict[str, dict[str, Any]] = {}
+        self.damage = ""  # a sentence, of a profile that has any
         self.late: set[str] = set()  # paths whose answers took too long
         self.sorts: dict[str, str] = {}  # of tables: what is first in them
         self.trees: dict[str, dict[str, Any]] = {}
@@ -142,6 +143,8 @@ class Collected:
                     continue
                 if problem["type"] == "slow":
                     self.late.add(path)
+                if problem["type"] == "damaged":
+                    self.damage = problem["detail"]
                 if problem["type"] == "internal":
                     raise PyProfError(f"{path}: {problem['detail']}")
                 return None
@@ -327,13 +330,12 @@ class Collected:
             if low > high:
                 return
         first, last = low >> shift, high >> shift
-        reply: list[Tile] = []
-        for number in range(first, last + 1, 64):
-            query = f"{level}:{number}-{min(number + 63, last)}:{track['id']}"
-            reply += _split(await self.bytes("timeline/tiles", False, q=query) or b"")
-        if sum(len(one.data) for one in reply) > 40 * 8 * PLANS[0].buckets:
+        # Those that exist, of which there may be few among very many numbers: events can be far apart.
+        query = f"{level}:{first}-{last}:{track['id']}"
+        body = await self.bytes("timeline/tiles", False, q=query)
+        if body is None or len(body) > 40 * 8 * PLANS[0].buckets:
             return  # tiles of the step have far more than the step
-        self.tiles += reply
+        self.tiles += _split(body)
         self.covered[track["id"], level] = buckets, first, last
 
     async def _names(self, described: Any) -> None:

@@ -124,7 +124,8 @@ class Guard:
 
     def own(self, origin: str, host: str) -> bool:
         """Return whether an Origin header is that of our page; `host`: the Host header."""
-        return origin == self.origin or origin.partition("://")[2] == host
+        scheme, _, name = origin.partition("://")
+        return origin == self.origin or (scheme in ("http", "https") and name == host)
 
     @property
     def secure(self) -> bool:

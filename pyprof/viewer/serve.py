@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import getpass
 import os
@@ -123,7 +124,9 @@ def listening(bind: str, port: int) -> list[socket.socket]:
         try:
             out.append(_listen(family, kind, protocol, (address[0], port, *address[2:])))
         except OSError as error:
-            if out and family == socket.AF_INET6:  # no IPv6, or its port is taken: the first socket suffices
+            # Without IPv6 the first socket suffices. If its port is taken it does not: a browser that asks the other
+            # kind first would give the token to whoever listens there.
+            if out and family == socket.AF_INET6 and error.errno != errno.EADDRINUSE:
                 continue
             for item in out:
                 item.close()
@@ -148,8 +151,6 @@ def _listen(family: int, kind: int, protocol: int, address: Any) -> socket.socke
 
 
 def _bind_error(bind: str, port: int, error: OSError) -> PyProfError:
-    import errno
-
     if error.errno == errno.EADDRINUSE:
         return PyProfError(
             f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}."

@@ -16,8 +16,8 @@ from pyprof.viewer.security import plain_page
 
 STATIC = Path(__file__).parent / "static"
 _MISSING = (
-    "<p>This installation contains only the server. <code>pip install .[viewer]</code> in the source tree builds the "
-    "page; so does <code>npm ci &amp;&amp; npm run build</code> in <code>frontend/</code>.</p>"
+    "<p>This installation contains only the server: when it was made, npm or Node.js could not be had. "
+    "<code>pip install .[viewer]</code> in the source tree, where they can, builds the page.</p>"
     "<p>The API of the server is described at <a href=api/openapi.json>/api/openapi.json</a>.</p>"
 )
 

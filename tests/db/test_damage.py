@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 import pyprof
+from pyprof.commands.main import main
+from pyprof.errors import FormatError
+from pyprof.store import files
 from pyprof.store.files import Store, schema
 from pyprof.store.validate import damage
 from tests.build import LONG, PARTS
@@ -115,3 +118,35 @@ def test_iterations_that_none_has_are_found_before_they_count(
         pyprof.PyProfError, match=r"odd\.sqlite is damaged \((an aggregation|iteration|pause) has "
     ):
         pyprof.load(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("worker", "name"), ("kernel_name", "short_name"), ("operator", "type")]
+)
+def test_texts_that_are_bytes_are_no_page(table, column, profile, tmp_path, capsys):
+    path = tmp_path / "odd.sqlite"
+    shutil.copyfile(profile, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"update {table} set {column} = cast({column} as blob)")
+    assert main(["page", str(path), "-o", str(tmp_path / "odd.html")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path} is damaged ({table} has a value of the wrong type in {column})" in line
+    assert not (tmp_path / "odd.html").exists()
+
+
+@pytest.mark.parametrize("value", ["'x'", "x'00'", "-0.5"])
+@pytest.mark.parametrize("table", sorted(files._NUMBERED))
+def test_numbers_of_a_column_without_a_type_are_damage(table, value, profile, tmp_path):
+    """A table that was made anew without types and keys holds anything as a number."""
+    path = tmp_path / "odd.sqlite"
+    shutil.copyfile(profile, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        names = [row[1] for row in connection.execute(f"pragma table_info({table})")]
+        connection.execute(f"create table other as select {', '.join(names)} from {table}")
+        connection.execute(f"drop table {table}")
+        connection.execute(f"create table {table} ({', '.join(names)})")
+        connection.execute(f"insert into {table} select * from other")
+        connection.execute("drop table other")
+        connection.execute(f"insert into {table} (id) values ({value})")
+    with pytest.raises(FormatError, match="is damaged"), Store(path):
+        pass

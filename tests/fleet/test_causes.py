@@ -17,13 +17,13 @@ import pandas as pd
 import pytest
 
 import pyprof
+from pyprof import fleet
 from pyprof.analysis import rank_work
 from pyprof.errors import FormatError
 from pyprof.session import Profile
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
-from tests.fleet import in_process
 from tests.reports import simulated
 from tests.reports.ranks import K, trace
 from tests.reports.test_delays import op, random_files
@@ -139,7 +139,7 @@ def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> 
     # Of 400 us more in the operator, 100 are under the collective, and 1 is in the call that launched it.
     assert (row["host_ns"], row["communication_ns"], row["launch_ns"]) == (299_000, 100_000, 1_000)
     assert_equal(summarized(whole, tmp_path / "fleet.sqlite"), whole)
-    opened = in_process.opened(tmp_path / "run", tmp_path / "store")
+    opened = fleet.open(tmp_path / "run", store=tmp_path / "store")
     assert_equal(opened.summary, whole)
 
 
@@ -147,7 +147,7 @@ def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> 
 def test_a_fleet_names_the_guilty_rank_and_its_part(fault: str, tmp_path: Path) -> None:
     what = simulated.plan(0, fault)._replace(ranks=3, guilty=1)
     run = simulated.write(tmp_path / "run", simulated.files(what, 3, 0))
-    opened = in_process.opened(run, tmp_path / "store")
+    opened = fleet.open(run, store=tmp_path / "store")
     assert_equal(opened.summary, pyprof.load(run))
     first = opened.stragglers().iloc[0]
     assert first["worker"] == f"rank{what.guilty}"

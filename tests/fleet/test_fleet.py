@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import distributed
 import numpy as np
 import pandas as pd
 import pytest
@@ -184,6 +183,39 @@ def test_a_file_that_cannot_be_read_costs_itself(client: Any, tmp_path: Path) ->
         fleet.open(tmp_path / "run", client, tmp_path / "store")
 
 
+def test_missing_and_unreadable_ranks_are_named_wherever_figures_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 8 ranks, one has no file, one is no trace, one is cut off."""
+    run, store, database = tmp_path / "run", tmp_path / "store", tmp_path / "run.sqlite"
+    run.mkdir()
+    name = "rank{}.1700000000000.pt.trace.json"
+    for rank in (0, 1, 2, 3, 4, 7):
+        facts = {"rank": rank, "world_size": 8, "backend": "nccl"}
+        kineto.write(run / name.format(rank), kineto.training(), distributedInfo=facts)
+    cut, garbage = run / name.format(3), run / name.format(5)
+    cut.write_text(cut.read_text()[:150])
+    garbage.write_text("garbage")
+    said = []
+    for words in (["--scheduler", "local:1", "-o", str(store)], ["-o", str(database)]):
+        assert main(["save", str(run), *words]) == 0
+        said.append(capsys.readouterr().err)
+    for path in (store, database, run):
+        assert main(["report", str(path)]) == 0
+        output = capsys.readouterr()
+        said.append(output.out + output.err)
+    for text in said:
+        flat = "".join(text.split())
+        assert "rank6of8hasnorecording" in flat
+    for text in said[:3]:
+        assert all(one.name in "".join(text.split()) for one in (cut, garbage))
+    opened = fleet.open(run, 1, store)
+    assert list(opened.failed) == [str(cut), str(garbage), "rank 6"]
+    assert opened.failed["rank 6"] == "rank 6 of 8 has no recording."
+    assert "not a recording" in opened.failed[str(garbage)]
+    assert_equal(opened, pyprof.load(run))
+
+
 def test_the_command_writes_a_fleet(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,8 +314,10 @@ def test_a_scheduler_without_workers_says_so(client: Any, monkeypatch: pytest.Mo
 
 def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "find_spec", lambda name: None)
-    with pytest.raises(PyProfError, match=r"a fleet needs dask: pip install '\.\[fleet\]'"):
+    with pytest.raises(PyProfError, match=r"a fleet needs fsspec: pip install '\.\[fleet\]'"):
         fleet.open("runs")
+    with pytest.raises(PyProfError, match=r"a fleet needs fsspec: pip install '\.\[fleet\]'"):
+        fleet.open("runs", Any)
 
 
 def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: Path) -> None:
@@ -304,23 +338,39 @@ def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: 
         fleet.open(tmp_path / "run", client, tmp_path / "file")
 
 
-def test_an_interrupt_while_the_workers_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They inherit that it is blocked: the process that was interrupted ends them."""
-    closed = []
+_WITNESS = """
+import os, sys
+def note(event, arguments):
+    if event in ("socket.bind", "socket.connect"):
+        with open({file!r}, "a") as file:
+            file.write(event + "\\n")
+with open({file!r}, "a") as file:
+    file.write("started\\n")
+sys.addaudithook(note)
+"""
 
-    class Starting:
-        def __init__(self, **_: object) -> None:
-            assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-            os.kill(os.getpid(), signal.SIGINT)
 
-        def close(self) -> None:
-            closed.append(True)
+def test_processes_of_this_machine_have_no_port(tmp_path: Path) -> None:
+    """Who reaches a port that a scheduler listens at may do what its user may."""
+    planted_ranks.write(tmp_path / "run")
+    log = tmp_path / "log"
+    (tmp_path / "sitecustomize.py").write_text(_WITNESS.format(file=str(log)))
+    command = [sys.executable, "-m", "pyprof", "save", str(tmp_path / "run"), "--scheduler", "local:2"]
+    root = str(Path(pyprof.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
+    subprocess.run([*command, "-o", str(tmp_path / "store")], env=environment, check=True)
+    assert log.read_text().split() == ["started"] * 3
+    assert_equal(fleet.open(tmp_path / "run", 2, tmp_path / "store"), pyprof.load(tmp_path / "run"))
 
-    monkeypatch.setattr(distributed, "LocalCluster", Starting)
-    with pytest.raises(KeyboardInterrupt):
-        clusters._local(1)
-    assert closed == [True]
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+def test_a_folder_of_several_runs_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        for rank in range(2):
+            name = f"rank{rank}.{number}.json"
+            kineto.write(tmp_path / name, kineto.training(), distributedInfo={"rank": 0, "world_size": 1})
+    monkeypatch.setattr(clusters.Processes, "run", None)
+    with pytest.raises(FormatError, match="4 files are"):
+        fleet.open(tmp_path)
 
 
 def test_an_operator_that_takes_longer_on_one_rank_is_named(client: Any, tmp_path: Path) -> None:

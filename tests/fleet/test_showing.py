@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import pyprof
+from pyprof import fleet
 from pyprof.commands.main import main
 from pyprof.reports import every, headline
 from pyprof.session import Profile
 from pyprof.viewer.app import build
-from tests.fleet import in_process
 from tests.reports import simulated
 from tests.viewer import planted_ranks
 from tests.viewer.conftest import Asking, cache, serving  # noqa: F401
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def store(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fleet")
-    in_process.opened(run, folder)
+    fleet.open(run, store=folder)
     return folder
 
 

@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import threading
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from pyprof.parse import reader_process as processes
 from pyprof.parse.merge import MEANING, merge
 from pyprof.session import Profile
 from pyprof.store.write.dimensions import worker_names
-from tests import build
+from tests import build, kineto
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
 RELU = build.classic("relu", (2, 4))
@@ -320,6 +321,71 @@ def test_what_is_no_recording_is_counted_and_what_cannot_be_read_is_named(tmp_pa
     assert lost.pop("reports of Nsight Systems beside their exports (not read twice)") == 1
     assert [key for key in lost if key.startswith("recordings not read: ") and "cut.sqlite" in key]
     assert len(lost) == 1
+
+
+def ranks(
+    folder: Path, present: Sequence[int], world: int, name: str = "rank{}.1700000000000.pt.trace.json"
+) -> None:
+    folder.mkdir(exist_ok=True)
+    for rank in present:
+        facts = {"rank": rank, "world_size": world, "backend": "nccl"}
+        kineto.write(folder / name.format(rank), kineto.training(), distributedInfo=facts)
+
+
+def not_read(folder: Path) -> set[str]:
+    reasons = {reason for reason in loader.load(folder).lost if reason.startswith("recordings not read: ")}
+    profile = pyprof.load(folder)
+    assert {row[0] for row in profile.database.rows("select reason from lost")} >= reasons
+    return reasons
+
+
+@pytest.mark.parametrize(
+    ("present", "world", "sentence"),
+    [
+        ([0, 1, 3], 4, "rank 2 of 4 has no recording."),
+        ([1, 2], 4, "ranks 0 and 3 of 4 have no recording."),
+        ([0, 4], 9, "ranks 1 to 3 and 5 to 8 of 9 have no recording."),
+        ([0, 1], 10**6, "ranks 2 to 999999 of 1000000 have no recording."),
+        ([*range(0, 40, 2)], 40, "ranks 1, 3, 5, 7, 9, 11, 13, 15 and ... of 40 have no recording."),
+        ([0, 1], 2, ""),
+        ([0], 8, ""),  # of one rank alone, as it was meant
+        ([0, 9], 8, ""),  # the number of ranks is wrong
+    ],
+)
+def test_ranks_without_a_recording_are_named(
+    present: list[int], world: int, sentence: str, tmp_path: Path
+) -> None:
+    ranks(tmp_path, present, world)
+    assert not_read(tmp_path) == ({f"recordings not read: {sentence}"} if sentence else set())
+
+
+def test_a_rank_that_is_not_known_may_be_the_missing_one(tmp_path: Path) -> None:
+    ranks(tmp_path, [0, 1], 3)
+    (tmp_path / "other.trace.json").write_text("{")
+    (reason,) = not_read(tmp_path)
+    assert "other.trace.json" in reason
+
+
+@pytest.mark.parametrize(
+    ("series", "broken", "named"),
+    [
+        ("rank{}.1700000000000.pt.trace.json", "rank5.1700000000000.pt.trace.json", True),
+        ("rank{}.1700000000000.pt.trace.json", "host_77.1700000000000.pt.trace.json.gz", True),
+        ("trace_rank{}.json", "trace_rank5.json", True),
+        ("trace_rank{}.json", "memory_rank5.json", False),
+        ("trace_rank{}.json", "config.json", False),
+        ("trace_rank{}.json", "train.py", False),
+    ],
+)
+@pytest.mark.parametrize("content", ["garbage", "", "[1, 2]"])
+def test_a_file_of_the_name_of_a_recording_is_one(
+    series: str, broken: str, named: bool, content: str, tmp_path: Path
+) -> None:
+    ranks(tmp_path, [0, 1], 2, series)
+    (tmp_path / broken).write_text(content)
+    reasons = not_read(tmp_path)
+    assert [broken in reason for reason in reasons] == [True] * named
+    assert loader.load(tmp_path).lost.get("files that are not recordings (skipped)", 0) == (not named)
 
 
 def test_folders_that_are_no_run_are_one_sentence(tmp_path: Path) -> None:

@@ -291,6 +291,10 @@ NAMES = [
     ("triton_tem_fused_addmm_3", "gemm", UNKNOWN),
     ("triton_mm_plus_mm", "gemm", UNKNOWN),
     ("cudnn_generated_fort_native_sdpa_sm80_flash_bprop_f16_knob_3", "attention", YES),
+    # The row-wise product before cuDNN's backward of attention.
+    ("cudnn_generated_fort_native_sdpa_sm80_flash_bprop_dO_o_dot_kernel0", "reduction", NO),
+    ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_o_dO_dot_kernel0_0", "reduction", NO),
+    ("cudnn_generated_oss_sdpa_sm100_flash_bprop_dO_o_dot_f16_knob_1_kernel0", "reduction", NO),
     ("cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float>(P)", "layout", NO),
     ("sm80_xmma_fprop_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64", "conv", YES),
     ("void cudnn::winograd_nonfused::winogradForwardData4x4<float>(P)", "conv", NO),

@@ -166,3 +166,15 @@ def test_sums_beyond_64_bits_are_exact():
     found = within(huge, start, start + 10**12, np.array([0, 1]), np.array([1, 10**12]))
     assert sum(found.tolist()) == 5 * 2**62
     assert found[0] == 5 * (2**62 // 10**12)
+
+
+def test_more_than_the_peak_is_unknown() -> None:
+    """106 % of it cannot be executed; the model may need more than is executed."""
+    flops = Column(np.array([104, 106, 1161]))
+    work = Work(np.zeros(3, int), np.array([100] * 3), np.array([100] * 3), flops, flops, np.array([1e9] * 3))
+    found = per_row(work)
+    assert found.hfu[0] == 1.04
+    assert np.isnan(found.hfu[1:]).all()
+    assert found.mfu.tolist() == [1.04, 1.06, 11.61]
+    groups = per_group(work, np.array([0, 1, 2]), 3)
+    assert np.isnan(groups.hfu).tolist() == [False, True, True]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pyprof
 from pyprof.analysis.aggregation import aggregate, aggregations
 from pyprof.analysis.build import build, of_trace
 from pyprof.analysis.source import Source
@@ -18,6 +19,7 @@ from pyprof.rules import RULES, event_sample
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate, judge
 from pyprof.store.files import Store
+from tests import kineto
 from tests.build import call, recording, write_nsys
 from tests.rules.small import DEVICE, PAGEABLE, PINNED, Small, opened
 from tests.rules.test_rules import (
@@ -297,3 +299,37 @@ def test_a_gpu_whose_limits_are_unknown_is_a_fact_that_is_missing(rule):
     judged = outcome(rule, shaped(100_000, 20, ("a GPU", 80, "9.9", 16 << 30)))
     assert judged.finding is None
     assert "compute capability 9.9" in judged.needs
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "Muon"])
+@pytest.mark.parametrize("around", ["", "train_step"])
+def test_the_optimizer_of_a_trace_of_torchs_profiler_is_its_range(name, around, tmp_path):
+    """Three steps of 10 ms; in each, 60 kernels of 1 us in 4 ms of the optimizer's step, 20 in 1 ms of zero_grad."""
+    events, number = [], 0
+    for step in range(3):
+        start = step * 10_000_000
+        events.append(kineto.annotation(f"ProfilerStep#{step}", start, start + 10_000_000))
+        if around:
+            events.append(kineto.annotation(around, start + 1_000, start + 9_900_000))
+        for kind, op, begin, count, each in (
+            ("step", "aten::mul_", 5_000_000, 60, 66_000), ("zero_grad", "aten::zero_", 3_000_000, 20, 50_000)
+        ):  # fmt: skip
+            begin += start
+            length = 4_000_000 if kind == "step" else 1_000_000
+            events.append(kineto.annotation(f"Optimizer.{kind}#{name}.{kind}", begin, begin + length))
+            for at in range(begin + 1_000, begin + 1_000 + count * each, each):
+                number += 1
+                events += [
+                    kineto.op(op, at, at + 30_000),
+                    kineto.launch(at + 5_000, at + 15_000, number),
+                    kineto.kernel("vectorized_elementwise_kernel", at + 20_000, at + 21_000, number),
+                ]
+    profile = pyprof.load(kineto.write(tmp_path / "net.pt.trace.json", events))
+    found = {one.rule.id: one.finding for one in profile.outcomes if one.finding}
+    assert found["R21"].problem.startswith(
+        "A step of the optimizer launches 60 kernels; it takes 4.00 ms a step"
+    )
+    assert found["R21"].advice.startswith(f"{name}(..., fused=True)")
+    assert found["R21"].evidence[0]["operator"] == f"{name}.step"
+    assert found["R22"].problem.startswith("Setting gradients to zero takes 1.00 ms a step on the CPU")
+    assert found["R22"].evidence[0]["kernels"] == 60

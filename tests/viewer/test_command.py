@@ -16,6 +16,7 @@ import pytest
 
 from pyprof import __version__
 from pyprof.commands.view import dlprofviewer
+from pyprof.errors import PyProfError
 from pyprof.viewer import serve
 from pyprof.viewer.security import Guard
 from pyprof.viewer.serve import announcement, has_browser, listening, tunnel
@@ -281,6 +282,22 @@ def test_both_kinds_of_loopback():
     finally:
         for one in found:
             one.close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_a_port_that_another_has_on_one_kind_of_loopback_is_in_use(monkeypatch):
+    """Its owner would be given the token by a browser that asks ::1 first."""
+    with socket.socket(socket.AF_INET6) as other:
+        try:
+            other.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no ::1")
+        other.listen()
+        both = [(family, socket.SOCK_STREAM, 6, "", (name, 0)) for family, name in
+                ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))]  # fmt: skip
+        monkeypatch.setattr(serve.socket, "getaddrinfo", lambda *_, **__: both)
+        with pytest.raises(PyProfError, match=f"port {other.getsockname()[1]} is in use"):
+            listening("localhost", other.getsockname()[1])
 
 
 def reached(bind):

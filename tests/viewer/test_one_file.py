@@ -22,6 +22,7 @@ from pyprof.errors import PyProfError
 from pyprof.session import Profile, Selection
 from pyprof.viewer import one_file, static_files
 from pyprof.viewer.anonymous import Names
+from tests import kineto
 from tests.build import call, recording, write_capture
 from tests.one_file import contents, script
 from tests.viewer.conftest import HOSTILE, STEPS, Asking
@@ -343,6 +344,23 @@ def test_a_long_recording_has_less_and_is_small(data: Path, tmp_path: Path):
             any(f"{track['id']} {level}" in coarse for level, _ in track["levels"]) or track["events"] <= 8000
         )
     assert [key for key, (first, last) in inside["tiles"].items() if key.endswith(" 0") and first <= last]
+
+
+START = 4_800_000_000_000_000  # ns: 55 days after the clock's zero
+
+
+@pytest.mark.parametrize("far", [1, 10**6, 4 * 10**12])
+@pytest.mark.parametrize("count", [1, 6000])
+def test_events_that_are_far_apart_are_a_page(far: int, count: int, tmp_path: Path) -> None:
+    """One of a function at a time in us, the others far after it: a million tiles have none."""
+    functions = [kineto.function("a.py(1): f", START + 100 * i, START + 100 * i + 100) for i in range(count)]
+    other = kineto.function("a.py(1): f", 1000 * far, 1000 * far + 1000)
+    work = kineto.op("aten::mm", START + 1000, START + 10_000)
+    path = kineto.write(tmp_path / "net.json", [*functions, other, work])
+    assert main(["page", str(path), "-o", str(tmp_path / "net.html")]) == 0
+    data = contents(tmp_path / "net.html")
+    (track,) = (one for one in data["answers"]["timeline"]["tracks"] if one["events"] == count + 1)
+    assert f"{track['id']} 0" in data["tiles"]
 
 
 def test_a_name_has_one_number_everywhere():

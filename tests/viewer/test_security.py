@@ -400,3 +400,20 @@ def test_without_the_page_it_says_how_to_build_it(made, tmp_path):
         found = client.http.get("/")
         assert found.status_code == 503
         assert "npm" in found.text
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_own"),
+    [
+        ("http://localhost:8765", True),
+        ("https://localhost:8765", True),  # behind a proxy with TLS
+        ("ftp://localhost:8765", False),
+        ("file://localhost:8765", False),
+        ("://localhost:8765", False),
+        ("localhost:8765", False),
+        ("http://localhost:8766", False),
+        ("null", False),
+    ],
+)
+def test_the_scheme_of_an_origin_counts(origin: str, is_own: bool) -> None:
+    assert Guard("localhost", "token").own(origin, "localhost:8765") == is_own

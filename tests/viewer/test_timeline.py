@@ -21,6 +21,7 @@ import pytest
 from pyprof import session
 from pyprof.marker import readable
 from pyprof.timeline import tiles
+from pyprof.viewer import timeline
 from pyprof.viewer.durations import summary
 from tests import build
 from tests.build import LONG
@@ -126,11 +127,22 @@ def test_tiles_are_kept_while_the_database_is_the_same(client: Asking) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "x", "0:0-0", "0:0-0:", "0:0-64:1", "0:5-4:1", "0:0-0:1;", "63:0-0:" + "1," * 2000 + "1", "0:-1--9:1",
+    ["", "x", "0:0-0", "0:0-0:", "0:5-4:1", "0:0-0:1;", "63:0-0:" + "1," * 2000 + "1", "0:-1--9:1",
      f"0:0-{1 << 63}:1", "0:0-0:1'; drop table tile"],
 )  # fmt: skip
 def test_a_query_that_is_none(client: Asking, query: str) -> None:
     assert client.json("/api/timeline/tiles", 422, q=query)["parameter"] == "q"
+
+
+def test_too_many_tiles_are_refused_however_far_apart(
+    client: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "_TILES", 1)
+    one, other = track(client, "stream", stream=7)["id"], track(client, "range")["id"]
+    far = f"{-(1 << 61)}-{1 << 61}"
+    assert client.http.get("/api/timeline/tiles", params={"q": f"0:{far}:{one}"}).status_code == 200
+    refused = client.json("/api/timeline/tiles", 422, q=f"0:{far}:{one},{other}")
+    assert refused["detail"] == "q: more than 1 tiles or 32 MiB; ask for less."
 
 
 def test_durations_of_a_module_on_a_device_are_apart_from_those_on_a_thread(client: Asking) -> None:

@@ -28,6 +28,13 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _SCALARS = frozenset({int, float, bool, str, complex})
 _ATOMS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)})
 _STRIDED = torch.strided
+_SPARSE = {
+    torch.sparse_coo,
+    torch.sparse_csr,
+    torch.sparse_csc,
+    torch.sparse_bsr,
+    torch.sparse_bsc,
+}  # have no strides
 _AGAIN = ...  # in a key, after a tensor: the memory of an earlier one
 _storage_of = torch.Tensor.untyped_storage
 _FEW = 8  # tensors of a call that are compared with each other: long lists of parameters have no duplicates
@@ -149,8 +156,10 @@ def _place(value: torch.Tensor) -> tuple[int, Any]:
 
 
 def _shape(value: torch.Tensor) -> tuple[Any, ...]:
-    if value.is_contiguous() or value.layout is not _STRIDED:  # strides of a sparse tensor are meaningless
+    if value.is_contiguous():
         return value.shape, value.dtype
+    if value.layout is not _STRIDED:  # that of MKL-DNN holds all elements
+        return (value.shape, value.dtype, ()) if value.layout in _SPARSE else (value.shape, value.dtype)
     return value.shape, value.dtype, value.stride()
 
 
@@ -205,7 +214,8 @@ def _bound(value: Any) -> str:
 def _tensor(value: torch.Tensor, seen: list[torch.Tensor]) -> Any:
     try:
         shape, dtype = tuple(value.shape), value.dtype
-        stride = value.stride() if value.layout is torch.strided else None
+        layout = value.layout
+        stride = value.stride() if layout is _STRIDED else () if layout in _SPARSE else None
     except RuntimeError:  # a nested tensor has no shape
         return (type(value),)
     return _TensorKey((shape, dtype, stride, _again(value, seen)))
@@ -238,7 +248,7 @@ def arguments(key: Key) -> tuple[Arg, ...]:
 
 def _is_stride(entry: Any) -> bool:
     """Return whether an entry is a stride, the only plain tuple of integers in a key; others begin with a type."""
-    return type(entry) is tuple and type(entry[0]) is int
+    return type(entry) is tuple and (not entry or type(entry[0]) is int)
 
 
 def _value(item: Any) -> Value:

@@ -23,6 +23,7 @@ from pyprof.sqlite_file import Database, concat, is_sqlite, required, tables
 
 VERSION, VERSIONS = "2", ("1", "2")  # 1 has no PYPROF_CALL_STACK
 MOST_STACKS = 1 << 29  # characters of all stacks of calls, put back into the texts
+_MOST_LOST = 1 << 53  # of a reason; else its number is not known, and not 0
 LARGEST_SOURCE = 2 << 20  # characters of a file
 # Calls read the system's clock. Operators have the processor's ticks, which torch converts by that clock's readings at
 # both ends: up to 80 ns off in 150 recordings on a busy machine. From the beginning of a call to that of its first
@@ -58,7 +59,8 @@ class Capture:
             trace.meta.update(facts)
             trace.sources = _sources(database, trace)
             for reason, number in database.rows("PYPROF_LOST", ("reason", "count")):
-                trace.drop(str(reason), int(number or 0))
+                is_known = type(number) is int and 0 <= number < _MOST_LOST
+                trace.drop(str(reason), number if is_known else 1)
         if not len(trace.ops) and not len(trace.gpu):
             raise FormatError(
                 f"{path}: {len(trace.ranges)} calls but no operators and no kernels were recorded "

@@ -36,6 +36,10 @@ def call(key: Key) -> Call:
     """
     name, *texts = key
     shapes, types, strides, concrete = map(_decode_list, texts)
+    # torch writes the strides of each tensor that has some: where it does, one without is sparse. Others, exports of
+    # PyProf too, leave out those of a contiguous tensor.
+    if not any(map(_is_contiguous, shapes, strides)):
+        strides = [None if stride == [] else stride for stride in strides]
     out = []
     for index, kind in enumerate(types):
         shape = shapes[index] if index < len(shapes) else []
@@ -93,6 +97,10 @@ def _tensors(shapes: Any, strides: Any) -> Value:
         _tensor(shape, None, stride_list[i] if i < len(stride_list) else None)
         for i, shape in enumerate(shapes)
     )
+
+
+def _is_contiguous(shape: Any, stride: Any) -> bool:
+    return _is_shape(shape) and _is_shape(stride) and bool(stride) and not _tensor(shape, None, stride).stride
 
 
 def _tensor(shape: list[int], dtype: str | None, stride: Any) -> Tensor:

@@ -24,8 +24,8 @@ from pyprof.prof.attribution.work import (  # fmt: skip
     longest,
     share,
 )
-from pyprof.prof.cost import UNKNOWN, VIEW, default, find, lookup
-from pyprof.prof.reasons import COMPOSITE, reason_of
+from pyprof.prof.cost import UNKNOWN, VIEW, default, find, is_sparse, lookup
+from pyprof.prof.reasons import COMPOSITE, SPARSE, reason_of
 
 
 def fill(work: Work, index: Ints) -> None:
@@ -38,11 +38,13 @@ def fill(work: Work, index: Ints) -> None:
     basis = bases[rows.site[index]]
     tree = _Tree(rows, index)
     carries, around, covered = _carriers(tree, basis, flops, size)
-    beside = ~carries & ((basis != NOT_KNOWN) | around)
+    sparse = np.array([_is_sparse(sign.event) for sign in work.signatures], bool)[rows.site[index]]
+    sparse &= ~tree.around(sparse)
+    beside = ~carries & ((basis != NOT_KNOWN) | around) & ~sparse
     work.flops[index], work.bytes[index] = np.where(beside, 0, flops), np.where(beside, 0, size)
     work.basis[index] = np.where(beside & (basis != VIEWED), FORMULA, basis)
     work.principal[index] = carries
-    _forward_calls(work, index, carries, flops, size)
+    _forward_calls(work, index, carries | sparse, flops, size)
     unexplained = tree.around(basis == NOT_KNOWN)
     _innermost_by_default(work, index[~covered & ~around & ~unexplained])
     compiled = np.array([is_compiled(name) for name in rows.names], bool)[rows.name[index]]
@@ -155,6 +157,13 @@ def _same_work(sign: Signature) -> bool:
     families = family(sign.owner), family(sign.event)
     same_family = families[0] == families[1] and families[0] in ("gemm", "conv", "attention")
     return same_family or find(sign.owner.mod, sign.owner.op) == find(sign.event.mod, sign.event.op)
+
+
+def _is_sparse(event: Call | None) -> bool:
+    """Return whether an event works on sparse tensors itself, whatever it calls for its indices."""
+    if event is None or lookup(event).basis != "unknown":
+        return False
+    return reason_of(event) == SPARSE or (is_sparse(event) and find(event.mod, event.op) is not None)
 
 
 def _is_stopped(event: Call | None) -> bool:

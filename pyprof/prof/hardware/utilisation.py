@@ -58,6 +58,11 @@ class Work(NamedTuple):
     peak: Floats  # nan: unknown
 
 
+# Of the peak at the boost clock. Beyond it a time, the FLOPs or the peak is wrong, and executed FLOPs are unknown;
+# those that the model needs may be more than are executed.
+MOST = 1.05
+
+
 class Utilisation(NamedTuple):
     """Fractions per row, call, step or bin; and the share of the rows' time that they cover."""
 
@@ -80,7 +85,7 @@ def per_row(work: Work) -> Utilisation:
             (np.where(valid, busy / np.where(work.time > 0, work.time, 1), np.nan), valid.astype(float))
         )
     (hfu, hfu_known), (mfu, mfu_known) = pairs
-    return Utilisation(hfu, mfu, hfu_known, mfu_known)
+    return Utilisation(np.where(hfu > MOST, np.nan, hfu), mfu, hfu_known, mfu_known)
 
 
 def per_group(work: Work, group: Ints, count: int, time: Ints | None = None, devices: int = 1) -> Utilisation:
@@ -185,4 +190,4 @@ def _utilisation(work: Work, total: _Sum, length: Ints) -> Utilisation:
         defined = (length > 0) & ((busy > 0) | (covered == time))
         pairs.append((np.where(defined, busy / np.where(length > 0, length, 1), np.nan), share))
     (hfu, hfu_known), (mfu, mfu_known) = pairs
-    return Utilisation(hfu, mfu, hfu_known, mfu_known)
+    return Utilisation(np.where(hfu > MOST, np.nan, hfu), mfu, hfu_known, mfu_known)

@@ -43,7 +43,7 @@ def embedding(
     return Cost(0, bytes_of(input, rows, rows), dgrad=dgrad)
 
 
-@cost("embedding")
+@cost("embedding", moves=True)
 def dispatched_embedding(
     weight: Tensor,
     indices: Tensor,

@@ -59,7 +59,7 @@ def placed(
     return Cost(count if adds else 0, bytes_of(*old, *index, *read, new), dgrad=dgrad)
 
 
-@cost("gather", "take_along_dim")
+@cost("gather", "take_along_dim", moves=True)
 def gather(
     input: Tensor,
     dim: Value,
@@ -78,7 +78,7 @@ def gather(
     return picked(input, positions.numel, positions)
 
 
-@cost("take")
+@cost("take", moves=True)
 def take(input: Tensor, index: Tensor, out: Value = None) -> Cost:
     """Source: torch.take.
 
@@ -88,7 +88,7 @@ def take(input: Tensor, index: Tensor, out: Value = None) -> Cost:
     return picked(input, index.numel, index)
 
 
-@cost("index_select")
+@cost("index_select", moves=True)
 def index_select(input: Tensor, dim: Value, index: Tensor, out: Value = None) -> Cost:
     """Whole slices. Source: torch.index_select.
 
@@ -149,7 +149,7 @@ def index_add(
     return placed(input, (index,), input.numel // input.shape[along] * index.numel, source, inplace, True)
 
 
-@cost("index_copy", "index_fill")
+@cost("index_copy", "index_fill", moves=True)
 def index_copy(
     input: Tensor, dim: Value, index: Tensor, source: Value = None, value: Value = None,
     inplace: bool = False,
@@ -210,7 +210,7 @@ def _items(index: Value) -> tuple[Value, ...]:
     return index if isinstance(index, tuple) and not isinstance(index, (Tensor, Other)) else (index,)
 
 
-@cost("getitem")
+@cost("getitem", moves=True)
 def getitem(input: Tensor, index: Value) -> Cost:
     """x[index]: a view for numbers and slices, otherwise the elements that the index tensors select. Source:
     torch.Tensor.__getitem__.
@@ -227,7 +227,7 @@ def getitem(input: Tensor, index: Value) -> Cost:
     return picked(input, _selected(input.shape, items, False), *tensors_in(items))
 
 
-@cost("setitem")
+@cost("setitem", moves=True)
 def setitem(input: Tensor, index: Value, value: Value) -> Cost:
     """x[index] = value: writes the selected elements. Source: torch.Tensor.__setitem__.
 
@@ -238,7 +238,7 @@ def setitem(input: Tensor, index: Value, value: Value) -> Cost:
     return placed(input, tuple(tensors_in(items)), _selected(input.shape, items, False), value, True, False)
 
 
-@cost("index", "_unsafe_index")
+@cost("index", "_unsafe_index", moves=True)
 def index(input: Tensor, indices: Value) -> Cost:
     """None stands for a whole dimension. Source: aten::index.
 
@@ -293,7 +293,7 @@ def put(
     return placed(input, (index,), index.numel, source, inplace, accumulate is True)
 
 
-@cost("_unsafe_masked_index")
+@cost("_unsafe_masked_index", moves=True)
 def masked_index(input: Tensor, mask: Tensor, indices: Value, fill: Value) -> Cost:
     """The elements that the indices select, or a number where the mask is off. Source: aten::_unsafe_masked_index.
 

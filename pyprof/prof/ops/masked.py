@@ -13,7 +13,7 @@ from pyprof.prof.ops.pointwise import Derivative, elementwise
 from pyprof.prof.ops.shapes import as_int, as_tensor, dims, like, sizes
 
 
-@cost("masked_fill")
+@cost("masked_fill", moves=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Value, inplace: bool = False) -> Cost:
     """The whole destination counts as read and written. Source: torch.Tensor.masked_fill_.
 
@@ -48,7 +48,7 @@ def masked_select(input: Tensor, *parameters: Value, **options: Value) -> Cost:
     return Cost(0, None)
 
 
-@cost("masked_scatter")
+@cost("masked_scatter", moves=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Cost:
     """The part of the source that is read depends on data: bytes unknown. Source: torch.Tensor.masked_scatter_.
 

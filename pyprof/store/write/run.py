@@ -10,6 +10,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import count as numbers
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,7 +107,10 @@ class Run:
                 for number, one in enumerate(listed.recordings)
             ]
 
-            def show(done: int) -> None:
+            number = numbers(1)
+
+            def show(_: object) -> None:
+                done = next(number)
                 progress(f"reading, {done} of {len(recordings)} recordings", done / len(recordings))
 
             facts = pool.read(recordings, make_part, serve, show)
@@ -115,6 +119,9 @@ class Run:
                 for one, recording in zip(facts, recordings)
             ]
             both, self._lost = folder.readable(place, listed, read)
+            self._lost |= folder.without_recording(
+                [(one.meta, one.processes) for one, _ in both], folder.unread(listed.recordings, facts)
+            )
             both = _on_one_device(both, self.path)
         renamed = {str(place): self.path} if str(place) != self.path else {}
         self._lost = {_replaced(reason, renamed): count for reason, count in self._lost.items()}

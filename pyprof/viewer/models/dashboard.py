@@ -98,7 +98,9 @@ class Step(Model):
     first: int | None
     last: int | None
     steady: bool = Field(description="Whether they are of about equal length; else they are all steps.")
-    used: str = Field(description="Which of the recorded steps they are, and why not the others; empty if all.")
+    used: str = Field(
+        description="Which of the recorded steps they are, and why not the others; empty if all."
+    )
     breakdown: Breakdown
 
 

@@ -19,14 +19,14 @@ pytest.importorskip("fsspec")
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asking, pyprof.Profile]]:
     """Three ranks, of which rank 1 waits for its data loader, and a file that cannot be read."""
-    from tests.fleet import in_process
+    from pyprof import fleet
 
     folder = tmp_path_factory.mktemp("fleet")
     what = simulated.plan(0, "loader")._replace(ranks=3, guilty=1)
     run = simulated.write(folder / "run", simulated.files(what, 4, 0))
     first = (run / "rank0.1700000000000.pt.trace.json").read_text()
     (run / "rank3.1700000000000.pt.trace.json").write_text(first[:200])
-    in_process.opened(run, folder / "store")
+    fleet.open(run, store=folder / "store")
     with serving(folder / "store") as asking:
         yield asking, pyprof.load(run)
 
