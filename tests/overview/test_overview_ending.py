@@ -35,7 +35,7 @@ def test_it_is_the_last_thing_on_stderr_and_that_of_pyprof_report(forks, tmp_pat
     assert (code, done.stdout) == (0, "out\nbye\n")
     first, *shown = done.stderr.splitlines()
     assert first == "net.sqlite: 6 operators, 4 calls"
-    assert shown[0].startswith("Whole recording ")
+    assert shown[0].startswith("Step ")
     assert shown[-1] == NEXT
     monkeypatch.chdir(tmp_path)
     profile = pyprof.load("net.sqlite")
@@ -233,7 +233,7 @@ def test_however_long_it_takes_a_line_says_so_and_it_comes(forks, tmp_path):
     assert re.fullmatch(
         r"pyprof: adding up the recording, 0\.\d MB; ctrl-C leaves it to `pyprof report net\.sqlite`\.", waits
     )
-    assert shown[0].startswith("Whole recording ")
+    assert shown[0].startswith("Step ")
     assert shown[-1] == NEXT
 
 

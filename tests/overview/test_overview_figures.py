@@ -73,38 +73,36 @@ def test_the_step_is_that_of_the_step_time_report(profile):
         assert found.step.busy is None
 
 
-def test_operators_are_those_of_the_op_type_report(profile):
+def test_operators_are_those_of_the_op_type_report_in_a_step(profile):
+    """So few steps that all are looked at."""
     found, table = figures(profile.source()), profile.report("op_type")
-    whole = int(table["gpu"].sum())
+    steps = found.step.number or found.step.workers
     expected = [
-        (t, int(gpu), int(n)) for t, gpu, n in zip(table["type"], table["gpu"], table["calls"]) if gpu > 0
+        (t, gpu / steps, n / steps)
+        for t, gpu, n in zip(table["type"], table["gpu"], table["calls"])
+        if gpu > 0
     ]
-    assert [(row.name, row.time, row.calls) for row in found.operators] == expected[:5]
-    assert [row.share for row in found.operators] == pytest.approx(
-        [100 * time / whole for _, time, _ in expected[:5]]
-    )
+    assert [row.name for row in found.operators] == [row[0] for row in expected[:5]]
+    assert [row[1:3] for row in found.operators] == [
+        (pytest.approx(time), pytest.approx(100 * time / found.step.length)) for _, time, _ in expected[:5]
+    ]
+    assert [row.calls for row in found.operators] == pytest.approx([calls for *_, calls in expected[:5]])
 
 
 def test_modules_have_the_time_of_their_operators(profile):
     found, table = figures(profile.source()), profile.report("module")
+    steps = found.step.number or found.step.workers
     each = profile.report("detail")
     times = {
         name: int(each["gpu"][each["module"].fillna("") == name].sum()) for name in table["module"].tolist()
     }
     known = any(times)  # a module, not only what is outside of modules
-    expected = [
-        (name, times[name], calls)
-        for name, calls in zip(table["module"], table["occurrences"])
-        if times[name] and known
-    ]
+    expected = [(name, time / steps) for name, time in times.items() if time and known]
     most = sorted(expected, key=lambda row: -row[1])[:5]
-    assert sorted((row.name, row.time, row.calls) for row in found.modules) == sorted(most)
+    assert sorted((row.name, row.time) for row in found.modules) == sorted(most)
     assert sum(times.values()) == int(profile.report("op_type")["gpu"].sum())
     if found.gpu:
         assert times == dict(zip(table["module"], table["device_self_ns"].astype("int64")))
-    assert [row.share for row in found.modules] == pytest.approx(
-        [100 * row.time / sum(times.values()) for row in found.modules]
-    )
 
 
 def test_the_ledger_is_the_coverage_report(profile):
