@@ -28,7 +28,7 @@ _LEAST = 3
 def no_iterations(run: Run) -> Finding | None:
     """The run could not be cut into iterations, so that all figures are of the whole recording.
 
-    Fires: a recording without marks of steps, optimizer, DataLoader and a regular operator.
+    Fires: a recording of one forward pass.
     Silent: one with pyprof.step(), or two executions of Optimizer.step.
     """
     if run.cut:
