@@ -7,7 +7,6 @@ Look at: the finding, which names the line of the data set that the loop waits f
 """
 
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -56,7 +55,7 @@ def main(batches=BATCHES):
     model = Classifier().to(device)
     optimizer = torch.optim.Adam(model.parameters())
     loader = DataLoader(Pictures(batches * BATCH), BATCH, shuffle=True)
-    right, begin = 0, time.perf_counter()
+    right = 0
     for x, labels in loader:
         x, labels = x.to(device), labels.to(device)
         scores = model(x)
@@ -66,8 +65,7 @@ def main(batches=BATCHES):
         optimizer.step()
         for score, label in zip(scores, labels, strict=True):
             right += int(score.argmax() == label)
-    ms = 1000 * (time.perf_counter() - begin) / batches
-    print(f"{Path(__file__).stem} on {device}: loss {loss.item():.4f}, {right} right, {ms:.0f} ms a step")
+    print(f"{Path(__file__).stem} on {device}: loss {loss.item():.4f}, {right} right")
 
 
 if __name__ == "__main__":
