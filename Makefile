@@ -106,6 +106,6 @@ $(STAMP): setup.py requirements-dev.txt $(CONSTRAINTS)
 	  $(PYTHON) -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' > "$$site/torch.pth"; \
 	fi; \
 	if has_torch $(BIN)/python; then grep -v '^torch\b' requirements-dev.txt; else cat requirements-dev.txt; fi > $@.txt
-	@echo "Installing into .venv, which takes minutes: about 6 GB if pip fetches the CUDA build of torch (see README.md)"
+	@echo "Installing into .venv, which takes minutes: about 6 GB if pip fetches the CUDA build of torch (see CONTRIBUTING.md)"
 	$(BIN)/python -m pip install -q --no-compile -e '.[viewer]' -r $@.txt $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 	@touch $@

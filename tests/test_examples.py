@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import pyprof
 from pyprof.parse import loader
 from tests import cli
 from tests.forks import Forks
@@ -25,7 +26,10 @@ from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
-OF_ONE = [name for name in EXAMPLES if name != "ddp.py"]  # those of one process and one recording
+PAIR = ["fast.py", "slow.py"]  # whole training runs, without a line of PyProf
+OF_ONE = [
+    name for name in EXAMPLES if name not in ("ddp.py", *PAIR)
+]  # those of one process and one recording
 FIRST = "simple.py"
 TRAINED = {"lenet.py", "transformer.py", "resnet50.py"}  # those with an optimizer
 COLUMNS = ("idx", "dir", "phase", "mod", "op", "module", "trace", "layer", "params", "sil", "flops", "bytes")
@@ -116,7 +120,7 @@ def test_runs_alone(name, tmp_path, forks):
     code, run = forks.run(tmp_path, ROOT / "examples" / name, CUDA_VISIBLE_DEVICES="")
     assert code == 0, run.stderr
     assert run.stdout.startswith(f"{name.removesuffix('.py')} on cpu: ")
-    if name == "ddp.py":  # init() is called by the ranks, which say nothing
+    if name in ("ddp.py", *PAIR):  # init() is called by the ranks, which say nothing, or not at all
         assert run.stderr == ""
         return
     (line,) = run.stderr.splitlines()
@@ -235,6 +239,33 @@ def test_compiled_modules_name_the_line_that_called_them(table):
     assert flops(rows, op="linear", dir="fprop").count(product) == 4
     lines = {row["trace"].split(",")[-1].rsplit("/", 1)[-1] for row in rows if row["op"] == "linear"}
     assert lines == {line_of("jit.py", "y = scripted(x)"), line_of("jit.py", "z = traced(y)")}
+
+
+def test_the_slow_training_is_slow_for_the_reasons_that_the_fast_one_lacks(tmp_path, forks):
+    """Both end with the same loss and as many right answers. In each step of the slow one 64 pictures are shrunk while
+    the loop loads its batch, which the finding leads to, 64 answers are compared, and the cell runs once for each of
+    28 rows."""
+    steps, losses, calls, findings = 6, {}, {}, {}
+    for name in PAIR:
+        script = ROOT / "examples" / name
+        code, program = forks.run(tmp_path, script, "run", "-o", f"{name}.sqlite", arguments=[str(steps)])
+        assert code == 0, program.stderr
+        losses[name] = program.stdout.split("loss ")[1].split(",")[:2]
+        profile = pyprof.load(tmp_path / f"{name}.sqlite")
+        forward = profile.ops[profile.ops.direction == "fprop"]
+        calls[name] = Counter(path.split("/")[-1] for path in forward.name)
+        findings[name] = profile.findings.set_index("rule")
+    assert losses["slow.py"] == losses["fast.py"]
+    assert calls["slow.py"]["interpolate"] == calls["slow.py"]["argmax"] == 64 * steps
+    assert calls["slow.py"]["lstm_cell"] == 28 * steps
+    assert [calls["fast.py"][name] for name in ("interpolate", "argmax", "lstm")] == [1, steps, steps]
+    if len(os.sched_getaffinity(0)) > 1:  # with one processor a worker would gain nothing
+        first, last = (
+            int(line_of("slow.py", text).split(":")[1]) for text in ("picture = ", "return small[")
+        )
+        waits = findings["slow.py"].loc["R09", "evidence"]
+        lines = {wait["source"].rsplit("/", 1)[-1] for wait in waits if wait["source"]}
+        assert lines <= {f"slow.py:{line}" for line in range(first, last + 1)}
 
 
 def run_ddp(way: str, folder: Path, forks: Forks) -> None:

@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README and guide as a newcomer types them: every block, in order, in a copy of the clone.
+"""README and tutorial as a newcomer types them: every block, in order, in a copy of the clone.
 
-A line of a shell block is a command; of a console block those after `$ `. A Python block is a program.
-Commands that need a network, a server or a program that not everybody has are named in `EXEMPT`.
+A line of a shell block is a command; of a console block those after `$ `. A Python block is a program, a diff block an
+edit of train.py. Commands that need a network, or that another test has, are named in `EXEMPT`.
+`--regold` writes into console blocks what a terminal of 80 columns shows now.
 """
 
 from __future__ import annotations
 
+import ast
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from pyprof.parse import loader
 from tests.test_project import tracked
+from tests.test_transcripts import Block, as_cut, write
+from tests.test_transcripts import steps as typed
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/guide.md", "examples/README.md")
+PAGES = ("README.md", "docs/guide.md", "docs/migration.md", "examples/README.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 EXEMPT = {
     "pip install": "network",
-    "python3 -m venv": "network",
-    "make": "network",
-    "pyprof view": "server",
-    "dlprofviewer": "server",
-    "nsys": "Nsight Systems and a GPU",
-    "nvprof": "nvprof and a GPU",
     "torchrun": "seconds; tests/test_examples.py has it",
     "python examples/data/make.py": "seconds; a test below has it",
 }
@@ -46,14 +46,25 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 def commands(language: str, text: str) -> list[str]:
     """The commands of a block that are run."""
-    if language not in ("sh", "console"):
-        return []
-    lines = [line.strip() for line in text.splitlines()]
     if language == "console":
-        found = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        found = [step.command for step in typed(text)]
+    elif language == "sh":
+        found = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     else:
-        found = [line for line in lines if line and not line.startswith("#")]
+        found = []
     return [line for line in found if not exempt(line)]
+
+
+def edited(source: str, block: str) -> str:
+    """Return a program after the edit of a diff block.
+
+    >>> edited("a\\nb\\n", " a\\n-b\\n+c\\n")
+    'a\\nc\\n'
+    """
+    lines = block.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in (" ", sign)) for sign in "-+")
+    assert source.count(old) == 1, old
+    return source.replace(old, new)
 
 
 @pytest.fixture(scope="module")
@@ -83,32 +94,91 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(words: list[str], clone: Path) -> subprocess.CompletedProcess[str]:
-    words = [shutil.which(words[0], path=str(clone.parent / "bin")) or words[0], *words[1:]]
+def environment(clone: Path) -> dict[str, str]:
     path = os.pathsep.join([str(clone.parent / "bin"), os.environ["PATH"]])
-    env = os.environ | {
+    return os.environ | {
         "PATH": path,
         "PYTHONPATH": str(clone),
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
     }
-    return subprocess.run(words, cwd=clone, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
-SLOW = ("README.md", "docs/guide.md")  # a minute, and a third of one
+def run(words: list[str], clone: Path) -> subprocess.CompletedProcess[str]:
+    words = [shutil.which(words[0], path=str(clone.parent / "bin")) or words[0], *words[1:]]
+    return subprocess.run(
+        words, cwd=clone, env=environment(clone), capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def on_a_terminal(words: list[str], clone: Path) -> list[str]:
+    """The lines that a command shows on a terminal of 80 columns, its messages after its output."""
+    ours, theirs = pty.openpty()
+    shown = b""
+    with tempfile.TemporaryFile() as messages:
+        settings = environment(clone) | {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
+        program = subprocess.Popen(words, cwd=clone, env=settings, stdout=theirs, stderr=messages)
+        os.close(theirs)
+        try:
+            while chunk := os.read(ours, 65536):
+                shown += chunk
+        except OSError:  # nobody has the other end anymore
+            pass
+        os.close(ours)
+        assert program.wait() == 0, words
+        messages.seek(0)
+        shown += messages.read()
+    return [line.rstrip() for line in shown.decode().replace(str(clone), "/home/user/pyprof").splitlines()]
+
+
+def run_block(language: str, text: str, clone: Path) -> None:
+    if language == "diff":
+        program = clone / "train.py"
+        program.write_text(edited(program.read_text(encoding="utf-8"), text), encoding="utf-8")
+    steps = [["bash", "-eo", "pipefail", "-c", line] for line in commands(language, text)]
+    for words in [["python", "-c", text]] if language == "python" else steps:
+        done = run(words, clone)
+        assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, f"{words[-1]}\n{done.stderr}"
+
+
+def rewrite(page: str, text: str, clone: Path) -> None:
+    """Run the commands of a console block, and write what they print."""
+    block = Block(ROOT / page, 0, text, typed(text))
+    said = []
+    for step in block.steps:
+        lines = step.printed
+        if not exempt(step.command):
+            lines = as_cut(
+                on_a_terminal(["bash", "-eo", "pipefail", "-c", step.command], clone), step.printed
+            )
+        said.append((step, lines))
+    write(block, said)
+
+
+SLOW = PAGES[:3]  # a minute each
 
 
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=pytest.mark.long if page in SLOW else ()) for page in PAGES],
 )
-def test_every_block_of_a_page_runs_in_order(page: str, clone: Path) -> None:
+def test_every_block_of_a_page_runs_in_order(page: str, clone: Path, request: pytest.FixtureRequest) -> None:
     for language, text in blocks(page):
-        steps = [["bash", "-eo", "pipefail", "-c", line] for line in commands(language, text)]
-        for words in [["python", "-c", text]] if language == "python" else steps:
-            done = run(words, clone)
-            assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
-            assert "Traceback" not in done.stderr, f"{words[-1]}\n{done.stderr}"
+        if language == "console" and request.config.getoption("--regold"):
+            rewrite(page, text, clone)
+        else:
+            run_block(language, text, clone)
+
+
+def test_the_tutorial_leads_from_the_slow_example_to_the_fast_one() -> None:
+    """But for the sentence on top of each."""
+    source, fast = ((ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("slow.py", "fast.py"))
+    for language, text in blocks("docs/guide.md"):
+        source = edited(source, text) if language == "diff" else source
+    assert ast.dump(ast.Module(ast.parse(source).body[1:], [])) == ast.dump(
+        ast.Module(ast.parse(fast).body[1:], [])
+    )
 
 
 def test_exemptions_are_used() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -131,9 +132,21 @@ def _line(run: Run, worker: int, thread: int, start: int, length: int) -> str | 
 
 
 def _mostly(waits: list[dict[str, Any]]) -> str:
-    """Return where the longest wait was for most of its time, if that is known."""
-    line = waits[0]["source"]
-    return "" if line is None else f", above all in {line}"
+    """Return the line that most of the waits' time was in, if that of at least half of it is known.
+
+    >>> waits = [{"wait_ns": 9, "source": None}, {"wait_ns": 8, "source": "a.py:1"}, {"wait_ns": 7, "source": "b.py:2"}]
+    >>> _mostly(waits), _mostly(waits[:2])
+    (', above all in a.py:1', '')
+    """
+    times = Counter[str | None]()
+    for wait in waits:
+        times[wait["source"]] += wait["wait_ns"]
+    known = {line: time for line, time in times.items() if line is not None}
+    return (
+        f", above all in {max(known, key=known.__getitem__)}"
+        if known and sum(known.values()) >= times[None]
+        else ""
+    )
 
 
 def _settings(run: Run) -> dict[str, str]:
