@@ -2,8 +2,8 @@
 """Loops as people write them, and the steps of each: one per turn.
 
 Each is a function that makes what the loop needs and returns the loop, so that a recording can have both or the loop
-alone. The number beside it is that of its turns, counted by hand; 0 is a program without steps. `others`: the number
-where a recorder cannot know better, and why.
+alone. The number beside it is that of its turns, counted by hand; 0 is a program without steps. `blind`: the number in
+a trace without shapes and modules, where a turn that differs from the others cannot be told from another program.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class Case(NamedTuple):
 
     steps: int
     make: Callable[[], Loop]
+    blind: int
 
 
 LOOPS: dict[str, Case] = {}
 
 
-def loop(steps: int) -> Callable[[Callable[[], Loop]], Callable[[], Loop]]:
+def loop(steps: int, blind: int | None = None) -> Callable[[Callable[[], Loop]], Callable[[], Loop]]:
     def add(make: Callable[[], Loop]) -> Callable[[], Loop]:
-        LOOPS[make.__name__] = Case(steps, make)
+        LOOPS[make.__name__] = Case(steps, make, steps if blind is None else blind)
         return make
 
     return add
@@ -467,15 +468,114 @@ def tokens() -> Loop:
 def distributed() -> Loop:
     import torch.distributed as dist
 
-    net = mlp()
-    if dist.is_available() and dist.is_initialized():
-        net = nn.parallel.DistributedDataParallel(net)
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    net = nn.parallel.DistributedDataParallel(mlp())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
     def run() -> None:
         for _ in range(5):
             optimizer.zero_grad()
             net(torch.randn(8, 32)).square().mean().backward()
+            optimizer.step()
+
+    return run
+
+
+@loop(5)
+def accelerated() -> Loop:
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    net = mlp()
+    net, optimizer, data = accelerator.prepare(net, torch.optim.AdamW(net.parameters()), batches(5))
+
+    def run() -> None:
+        for x, y in data:
+            optimizer.zero_grad()
+            accelerator.backward(nn.functional.cross_entropy(net(x), y))
+            optimizer.step()
+
+    return run
+
+
+@loop(3)
+def accelerated_accumulation() -> Loop:
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net = mlp()
+    net, optimizer, data = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1), batches(6))
+
+    def run() -> None:
+        for x, y in data:
+            with accelerator.accumulate(net):
+                accelerator.backward(nn.functional.cross_entropy(net(x), y))
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return run
+
+
+@loop(6)
+def ignite() -> Loop:
+    from ignite.engine import create_supervised_trainer
+
+    net, data = mlp(), batches(6)
+    trainer = create_supervised_trainer(
+        net, torch.optim.SGD(net.parameters(), lr=0.1), nn.functional.cross_entropy
+    )
+    return lambda: trainer.run(data, max_epochs=1)
+
+
+@loop(6)
+def lightning_without_its_callback() -> Loop:
+    import lightning
+
+    class Model(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp()
+
+        def training_step(self, batch: Any, _: int) -> Tensor:
+            return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters())
+
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )  # fmt: skip
+    model, data = Model(), batches(6)
+    return lambda: trainer.fit(model, data)
+
+
+@loop(8, blind=0)
+def generation() -> Loop:
+    """The prompt's pass and one for each further token."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    net, prompt = LlamaForCausalLM(config).eval(), torch.randint(1, 64, (1, 5))
+    return lambda: net.generate(
+        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=False
+    )
+
+
+@loop(5)
+def compiled() -> Loop:
+    net = mlp()
+    step = torch.compile(net, backend="aot_eager")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def run() -> None:
+        for _ in range(5):
+            optimizer.zero_grad()
+            step(torch.randn(8, 32)).square().mean().backward()
             optimizer.step()
 
     return run

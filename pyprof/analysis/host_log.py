@@ -30,6 +30,8 @@ _NO_COMPUTATION = re.compile(
     "set|tensor|to|to_copy|tolist|trunc_normal|uniform|zero.*|bfloat16|bool|pin_memory|record_stream"
 )
 
+_HAS_WEIGHTS = re.compile(r"linear|conv|norm|embedding|lstm|gru|rnn|^(?:addmm|mm|matmul)$")
+
 
 class Spans(NamedTuple):
     """Intervals by start, ns. `key`: what each is, a number of an operator or text; `thread`: a row of `thread`."""
@@ -46,8 +48,8 @@ class Spans(NamedTuple):
 class Operators(NamedTuple):
     """Facts about each operator by its number.
 
-    `type` and `site` (type, module, line and shapes of its weights) are codes of what is equal in them. `inside`: it is
-    not what stands for API calls outside of operators. `step`: it is an optimizer's.
+    `type` and `site` (type, module, else line, and shapes of its weights) are codes of what is equal in them. `inside`:
+    it is not what stands for API calls outside of operators. `step`: it is an optimizer's. `has_weights`: of a layer's.
     """
 
     type: Ints
@@ -59,6 +61,7 @@ class Operators(NamedTuple):
     computes: Bools
     in_module: Bools
     has_shapes: Bools
+    has_weights: Bools
     names: list[str]
 
     def code(self, name: str) -> int:
@@ -82,13 +85,14 @@ def _operators(store: Store) -> Operators:
     )
     codes, names = pd.factorize(table["type"])
     table["weights"] = [_weights(kind, shapes) for kind, shapes in zip(table["type"], table["shapes"])]
+    table.loc[table["module"] != "", "stack"] = -1  # a module is called from several lines
     site = table.groupby(["type", "module", "stack", "weights"], sort=False).ngroup()
     step = table["type"].str.endswith(".step") & (table["phase"] == OPTIMIZER)
     inside = table["outside"] == 0
     backward = inside & ((table["direction"] == BPROP) | table["phase"].isin([BACKWARD, RECOMPUTE]))
     forward = inside & ~backward & (table["phase"] != OPTIMIZER)
     computes = forward & ~table["type"].str.fullmatch(_NO_COMPUTATION)
-    known = table["module"] != "", table["shapes"] != ""
+    known = table["module"] != "", table["shapes"] != "", table["type"].str.contains(_HAS_WEIGHTS)
     columns = codes, site, inside, forward, backward, step, computes, *known
 
     def by_id(column: Any) -> Any:
@@ -110,7 +114,7 @@ def _weights(kind: str, shapes: str) -> str:
     """
     if kind in ("mm", "addmm"):
         return shapes.rpartition("; ")[2]
-    return shapes.partition("; ")[2] if "linear" in kind or "conv" in kind or "norm" in kind else ""
+    return shapes.partition("; ")[2] if kind != "embedding" and _HAS_WEIGHTS.search(kind) else ""
 
 
 class HostLog:

@@ -82,6 +82,9 @@ def pass_ends(log: HostLog) -> tuple[str, Ints] | None:
     in_module = known.in_module[spans.key]
     if in_module.any():
         spans = spans.take(in_module)
+    if in_module.any() or known.has_shapes[spans.key].any():
+        layers = known.has_weights[spans.key]  # each is once in a pass, whatever else passes compute
+        spans = spans.take(layers) if layers.any() else spans
     starts = _starts(log, spans, 2 if in_module.any() else _LEAST)
     if (
         starts is None

@@ -82,10 +82,12 @@ def _first_start(items: _Items, ends: Ints) -> int:
 
 
 def _begins_a_turn(log: HostLog, start: int, ends: Ints) -> bool:
-    """Return whether the first computation of the first turn comes once more after the last end. If it comes more often
-    than in that turn, another loop follows: a validation."""
+    """Return whether the first layer of the first turn, or else its first computation, comes once more after the last
+    end. If it comes more often than in that turn, another loop follows: a validation."""
     executions, known = log.executions, log.operators
     spans = executions.take(known.computes[executions.key])
+    if (layers := known.has_weights[spans.key]).any():
+        spans = spans.take(layers)
     low, high, rest = np.searchsorted(spans.start, (start, ends[0], ends[-1])).tolist()
     if low == high or rest == len(spans.start):
         return False
