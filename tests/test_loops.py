@@ -6,9 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity, profile
 
 import pyprof
 from tests.loops import LOOPS
@@ -48,20 +46,3 @@ def test_steps_are_turns_in_traces(name: str, tmp_path: Path) -> None:
         recorder.export_chrome_trace(str(file))
         steps[file.name] = found(file)
     assert steps == {"0.json": LOOPS[name].blind, "1.json": expected, "2.json": expected}
-
-
-def test_a_schedule_records_as_many_steps_as_are_active(tmp_path: Path) -> None:
-    """Of 8 turns, 2 and 3, then 6 and 7."""
-    files = [tmp_path / "first.json", tmp_path / "second.json"]
-    waiting = iter(files)
-    net, plan = nn.Linear(4, 4), schedule(wait=1, warmup=1, active=2, repeat=2)
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=plan,
-        on_trace_ready=lambda recorder: recorder.export_chrome_trace(str(next(waiting))),
-    ) as recorder:
-        for _ in range(8):
-            net(torch.randn(2, 4)).sum().backward()
-            recorder.step()
-    assert [found(file) for file in files] == [2, 2]
-    assert [pyprof.load(file).report("step_time")["step"].tolist() for file in files] == [[2, 3], [6, 7]]
