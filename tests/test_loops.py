@@ -3,13 +3,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
 import pyprof
 from tests.loops import LOOPS
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of the libraries
+
+
+@pytest.fixture(autouse=True)
+def _libraries_leave_nothing() -> Iterator[None]:
+    with mock.patch.dict(os.environ):
+        yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def found(path: Path) -> int:
