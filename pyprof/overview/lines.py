@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the overview as lines of text: at most 16, none wider than the terminal.
+"""The figures of the overview as lines of text: at most 18, none wider than the terminal.
 
 Names come from the recorded program and may be hostile: control and invisible characters are escaped. A text that
 does not fit loses its middle.
@@ -26,7 +26,7 @@ from pyprof.store import fleet_folder
 from pyprof.terminal import visible
 from pyprof.units import duration
 
-MOST = 16
+MOST = 18
 NOTHING = "Step na: nothing was recorded."
 NARROW = 60
 _PARTS = {
@@ -51,9 +51,11 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
         return _flight(overview, width, encoding, path)
     fixed = [ledger(overview, width), *_next(overview, path, width, encoding)]
     step, rows = _step(overview, width), table(overview, width, encoding)
-    rows = rows[: MOST - 1 - len(fixed) - len(step)]  # a finding needs at least one line
-    room = MOST - len(fixed) - len(step) - len(rows)
-    finding = wrap(finding_text(overview, encoding), width, room)
+    advice = _advice(overview, width, encoding)
+    rows = rows[: MOST - 1 - len(fixed) - len(advice) - len(step)]  # a finding needs at least one line
+    room = MOST - len(fixed) - len(advice) - len(step) - len(rows)
+    finding = [*wrap(finding_text(overview, encoding), width, room), *advice]
+    room += len(advice)
     blank = [""] if room - len(finding) >= 2 else []
     return [*step, *blank, *rows, *blank, *fixed[:1], *finding, *fixed[1:]]
 
@@ -267,6 +269,12 @@ def finding_text(overview: Figures, encoding: str = "utf-8") -> str:
     if saves:
         saves += ")" if best.share is None else f", {best.share:.1f} %)"
     return f"Finding{saves}: {visible(best.problem, encoding)}"
+
+
+def _advice(overview: Figures, width: int, encoding: str) -> list[str]:
+    """Return what to do about the first finding."""
+    advice = overview.best.advice if overview.best else ""
+    return wrap(f"Advice: {visible(advice, encoding)}", width, 2) if advice else []
 
 
 def _per(overview: Figures) -> str:

@@ -35,7 +35,7 @@ recording without a GPU, GPU time is the operators' own time, and columns that n
 
 ## The overview
 
-`pyprof report FILE`, without the name of a report, prints an overview: at most 16 lines that fit the terminal.
+`pyprof report FILE`, without the name of a report, prints an overview: at most 18 lines that fit the terminal.
 `pyprof run` ends with the same lines, on stderr. `pyprof run --quiet` omits them.
 
 | Lines | Content | Report |

@@ -69,12 +69,13 @@ class Step(NamedTuple):
 
 class Best(NamedTuple):
     """The first finding of the rules; `saving` per step, `share` of the time that rules examine. `names_rank`: whether
-    it is about the rank for which the others wait."""
+    it is about the rank for which the others wait. `advice`: what to do about it."""
 
     problem: str
     saving: float | None
     share: float | None
     names_rank: bool = False
+    advice: str = ""
 
 
 def headline(step: Step, best: Best | None, late: str = "") -> str:
@@ -295,5 +296,5 @@ def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:
         if finding is not None:
             saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
             problem = finding.problem.removesuffix(NOT_CUT)
-            return Best(problem, saving, outcome.share, outcome.rule.id == "R30")
+            return Best(problem, saving, outcome.share, outcome.rule.id == "R30", finding.advice)
     return None
