@@ -29,6 +29,7 @@ from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints
 from pyprof.store import blocks
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
+from pyprof.store.moments import BEFORE
 
 # Columns of the table `iteration_part`: where parts overlap, the first has the time.
 PARTS = ("tc_ns", "kernel_ns", "memory_ns", "dataloader_ns", "io_ns", "cpu_ns", "other_ns")
@@ -237,7 +238,7 @@ class _Worker:
         self._launch = self._take(self._api["start_ns"], place)
         before = np.maximum.accumulate(np.where(launched, np.arange(len(launched)), -1))
         # Without a launch record an event follows the one before it; without any, it stands at its start.
-        self._launch = np.where(before >= 0, self._launch[before], -1) if launched.any() else begin
+        self._launch = np.where(before >= 0, self._launch[before], BEFORE) if launched.any() else begin
         self._launch_end = np.where(
             launched, self._launch + self._take(self._api["duration_ns"], place), np.iinfo(np.int64).min
         )

@@ -18,7 +18,6 @@ from pyprof.model import Bools, Ints
 _LEAST = 3  # turns, where modules do not tell a pass from a layer
 _EQUAL = 0.8  # share of the turns that have the same operators as most
 _OUTSIDE = 0.02  # of a turn's time: the most that is computed once
-_REACH = 0.5  # of the time from the first operator to the last, at least
 
 
 def range_ends(log: HostLog) -> tuple[str, Ints] | None:

@@ -19,6 +19,7 @@ from pyprof.analysis.stretches import Part, parts, stretches
 from pyprof.analysis.timeline import Activity
 from pyprof.model import KERNELS, MEMCPY, MEMSET, Bools, Column, Ints
 from pyprof.store.ids import first_id
+from pyprof.store.moments import BEFORE
 
 _RANGE = ("id", "thread", "start_ns", "duration_ns", "text", "args", "stack", "kind")
 _CALL = ("id", "thread", "start_ns", "duration_ns")
@@ -147,19 +148,27 @@ def _ranges(activity: Activity, texts: dict[int, str]) -> Iterator[Part]:
 
 
 def _events(activity: Activity) -> Iterator[Part]:
-    """Yield the GPU events, each at the start of its launch; without one, at its own."""
-    store = activity.store
+    """Yield the GPU events, each at the start of its launch; without one, at that of the event before it, by which they
+    are ordered; if no launches are recorded, at its own."""
+    store, last = activity.store, np.array([BEFORE])
+    ids = first_id(activity.worker), first_id(activity.worker + 1)
+    recorded = bool(store.rows("select 1 from api where id >= ? and id < ? limit 1", ids))
 
     def launch(columns: dict[str, Column]) -> Ints:
-        api, start = columns["api"], columns["start_ns"].values
+        api = columns["api"]
+        if not recorded or not len(api.values):
+            return columns["start_ns"].values
+        out = np.full(len(api.values) + 1, last[0])
         launched = np.flatnonzero(api.mask())
-        if not len(launched):
-            return start
-        id_ = api.values[launched]
-        call = store.table("api", ("id", "start_ns"), int(id_.min()), int(id_.max()) + 1)
-        out = start.copy()
-        out[launched] = call["start_ns"].values[np.searchsorted(call["id"].values, id_)]
-        return out
+        if len(launched):
+            id_ = api.values[launched]
+            call = store.table("api", ("id", "start_ns"), int(id_.min()), int(id_.max()) + 1)
+            out[launched + 1] = call["start_ns"].values[np.searchsorted(call["id"].values, id_)]
+        place = np.zeros(len(out), np.int64)
+        place[launched + 1] = launched + 1
+        times: Ints = out[np.maximum.accumulate(place)][1:]
+        last[0] = times[-1]
+        return times
 
     on_gpu = (*KERNELS, MEMCPY, MEMSET)
     yield from _read(activity, "event", _EVENT, lambda one: np.isin(one["kind"].values, on_gpu), start=launch)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 
+BEFORE = -1  # ns: before the first event of the recording
+
 # Events are in the order of their launches. One without a launch stands after the one before it on its stream, so at
 # the launch of the event before it; if no launches are recorded, at its start.
 _TIME = {

@@ -21,11 +21,10 @@ from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints, Launches, Rows,
 from pyprof.parse.instances import Instances
 from pyprof.parse.rows import Linked
 from pyprof.store import blocks
+from pyprof.store.moments import BEFORE
 from pyprof.store.write import columns
 from pyprof.store.write.columns import NONE, WORKER_SHIFT, ids, pieces, plain, table
 from pyprof.store.write.operators import Operators
-
-BEFORE = -1  # ns: before the first event of the recording
 
 
 class ApiCalls:

@@ -24,9 +24,10 @@ from pyprof.parse.trace_builder import empty_ops, take
 from pyprof.prof.attribution.attribute import USED
 from pyprof.prof.columns import View
 from pyprof.prof.hardware.machine import Hardware, recorded
+from pyprof.store.moments import BEFORE
 from pyprof.store.write import collectives, columns, dimensions, events, host_events
 from pyprof.store.write.columns import NONE, Stacks
-from pyprof.store.write.executions import BEFORE, ApiCalls, Executions
+from pyprof.store.write.executions import ApiCalls, Executions
 from pyprof.store.write.peaks import Peaks
 
 
