@@ -15,6 +15,7 @@ from pyprof.prof.attribution.work import (  # fmt: skip
     DEFAULT,
     FORMULA,
     NOT_KNOWN,
+    RECORDED,
     VIEWED,
     Signature,
     Work,
@@ -122,7 +123,7 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
     its bias.
     """
     n = len(basis)
-    computes = (basis == FORMULA) | (basis == DEFAULT)
+    computes = (basis == FORMULA) | (basis == DEFAULT) | (basis == RECORDED)
     works = computes & ((flops != 0) | (size != 0))
     flops, size = np.maximum(flops, 0).astype(float), np.maximum(size, 0).astype(float)  # sums of any size
     inner_flops, inner_size, inner = np.zeros(n), np.zeros(n), np.zeros(n, bool)
