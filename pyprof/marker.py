@@ -12,6 +12,8 @@
 | `NAME, seq = N, op_id = M, sizes = [..], input_op_ids = [..]` | an operator, the keys in any order | torch emit_nvtx |
 | anything else | a range of another tool or the user | |
 
+A call has `flops` after its arguments if another tool recorded some.
+
 An argument is a record `{'name': '', 'type': 'tensor', 'shape': (2, 3), 'dtype': 'float32'}`: `name` is empty for a
 positional one; a tensor may carry its `stride`, and `'again': True` if it shares the memory of an earlier argument;
 a scalar or a sequence of scalars has `value`; any other sequence has `items`, a list of records (classic markers
@@ -260,7 +262,13 @@ def _decode_fields(fields: dict[Any, Any]) -> Marker | None:
     op, args = fields.get("op"), fields.get("args")
     if not isinstance(op, str) or not isinstance(args, list):
         return None
-    call = Call(mod, op, tuple(_decode_arg(arg) for arg in args if isinstance(arg, dict)))
+    flops = fields.get("flops")
+    call = Call(
+        mod,
+        op,
+        tuple(_decode_arg(arg) for arg in args if isinstance(arg, dict)),
+        flops if type(flops) is int else None,
+    )
     if "pyprof" not in fields:
         return CallMarker(call, classic=True)
     layer, module = fields.get("layer"), fields.get("module")
@@ -332,6 +340,8 @@ def encode(call: Call, layer: str = "", trace: Iterable[str] = (), module: str |
     first."""
     fields: dict[str, Any] = {"pyprof": VERSION, "mod": call.mod, "op": call.op}
     fields["args"] = [_record(arg.name, arg.value) for arg in call.args]
+    if call.flops is not None:
+        fields["flops"] = call.flops
     fields["layer"] = layer
     fields["trace"] = list(trace)
     if module:

@@ -123,17 +123,19 @@ class Call(NamedTuple):
     """A call with its arguments, in the caller's spelling: the *signature* that a cost belongs to.
 
     `mod` is the namespace ("torch.nn.functional", "Tensor", "aten"), `op` the name in it ("linear", "aten::mm").
+    `flops` are those that another tool recorded with the event.
     """
 
     mod: str
     op: str
     args: tuple[Arg, ...] = ()
+    flops: int | None = None
 
 
 # Sources of the figures of a cost: a formula; a view, which moves no data; the default rule (the bytes of the tensors
-# of an operator without a formula); none; a formula with assumptions about data missing from the recording.
-# Databases store the index: add new ones at the end.
-BASES = ("formula", "view", "default", "unknown", "approximate")
+# of an operator without a formula); none; a formula with assumptions about data missing from the recording; FLOPs that
+# the recording has, with bytes by the default rule. Databases store the index: add new ones at the end.
+BASES = ("formula", "view", "default", "unknown", "approximate", "recorded")
 
 
 class Cost(NamedTuple):

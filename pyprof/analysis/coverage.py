@@ -131,5 +131,5 @@ def _parts(store: Store, facts: pd.DataFrame) -> dict[str, pd.Series[Any]]:
         "module": known_if(facts["site"].map(has_module)),
         "launch record": known_if(facts["no_launch"] == 0),
         "FLOPs": basis.where(facts["no_flops"] == 0, _UNKNOWN),
-        "bytes": basis.where(facts["no_bytes"] == 0, _UNKNOWN),
+        "bytes": basis.replace("recorded", "default").where(facts["no_bytes"] == 0, _UNKNOWN),
     }

@@ -81,9 +81,10 @@ def _collective(call: Call) -> str:
 
 
 def _inputs(call: Call) -> str:
-    """Return arguments as in torch.profiler."""
+    """Return arguments and recorded FLOPs as in torch.profiler."""
+    flops = f',"flops":{call.flops}' if call.flops else ""
     if not call.args:
-        return ""
+        return flops
     values = [arg.value for arg in call.args]
     columns: dict[str, Iterable[Any]] = {
         "Input Dims": (_of_tensors(value, lambda tensor: list(tensor.shape)) for value in values),
@@ -93,7 +94,9 @@ def _inputs(call: Call) -> str:
     }
     named = ",".join(quoted(arg.name) for arg in call.args)
     input_names = f',"Input Names":[{named}]' if any(arg.name for arg in call.args) else ""
-    return "".join(f",{quoted(key)}:[{','.join(cells)}]" for key, cells in columns.items()) + input_names
+    return (
+        "".join(f",{quoted(key)}:[{','.join(cells)}]" for key, cells in columns.items()) + input_names + flops
+    )
 
 
 def _of_tensors(value: Value, function: Any) -> str:

@@ -25,6 +25,7 @@ from pyprof.symbols import short_name
 
 TOP = 5
 _SENTENCES, _LETTERS = 16, 1000  # of a verdict
+_COSTLY = 5  # percent of a window
 LEDGER = {"operator": "operator", "source line": "line", "module": "module", "FLOPs": "FLOPs"}
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^/\\]*[/\\]")
 
@@ -41,9 +42,18 @@ class Row(NamedTuple):
     more: int = 0
 
 
+class Pauses(NamedTuple):
+    """Pauses in which records were read: their time, that of the windows with them, and their number."""
+
+    time: int
+    window: int
+    number: int
+
+
 class Figures(NamedTuple):
     """Content of the overview. `kernels`: `operators` are kernels, since the recording has no operators. `best`: None
-    if no rule found anything; `evaluated`: the number of rules that could be evaluated."""
+    if no rule found anything; `evaluated`: the number of rules that could be evaluated; `pauses`: None unless they took
+    more than 5 % of the windows."""
 
     gpu: bool
     step: Step
@@ -56,6 +66,7 @@ class Figures(NamedTuple):
     rank: int | None = None
     ranks: int | None = None
     verdict: tuple[str, ...] = ()  # of a flight record
+    pauses: Pauses | None = None
 
 
 def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
@@ -79,6 +90,7 @@ def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
         rank=rank,
         ranks=ranks,
         verdict=_verdict(run),
+        pauses=_pauses(run),
     )
 
 
@@ -165,6 +177,14 @@ def _verdict(run: Run) -> tuple[str, ...]:
     anyone."""
     names = (f"flight.verdict.{number}" for number in range(_SENTENCES))
     return tuple(text[:_LETTERS] for name in names if (text := run.facts.get(name)))
+
+
+def _pauses(run: Run) -> Pauses | None:
+    texts = [run.facts.get(f"overhead.{name}", "") for name in ("paused_ns", "window_ns", "pauses")]
+    if not all(text.isdecimal() and len(text) < 19 for text in texts):
+        return None
+    pauses = Pauses(*map(int, texts))
+    return pauses if _COSTLY * pauses.window < 100 * pauses.time <= 100 * pauses.window else None
 
 
 def _ranks(run: Run) -> tuple[int | None, int | None]:

@@ -61,6 +61,7 @@ class Overview:
             *([f"<div>{_text(one.step.used)}</div>"] if one.step.used else []),
             f"<div>{_text(lines.finding_text(one))}</div>",
             f'<div style="opacity:.75">{_text(lines.ledger(one))}</div>',
+            *([f'<div style="opacity:.75">{_text(lines.pauses(one))}</div>'] if one.pauses else []),
         ]
         return f'<div class="pyprof-overview" style="{_FRAME}">{"".join(parts)}</div>'
 

@@ -49,15 +49,16 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     width = max(width, NARROW)
     if overview.verdict:
         return _flight(overview, width, encoding, path)
-    fixed = [ledger(overview, width), *_next(overview, path, width, encoding)]
+    cost = wrap(pauses(overview), width, 2)
+    fixed = [ledger(overview, width), *cost, *_next(overview, path, width, encoding)]
     step, rows = _step(overview, width), table(overview, width, encoding)
     advice = _advice(overview, width, encoding)
-    rows = rows[: MOST - 1 - len(fixed) - len(advice) - len(step)]  # a finding needs at least one line
-    room = MOST - len(fixed) - len(advice) - len(step) - len(rows)
-    finding = [*wrap(finding_text(overview, encoding), width, room), *advice]
-    room += len(advice)
-    blank = [""] if room - len(finding) >= 2 else []
-    return [*step, *blank, *rows, *blank, *fixed[:1], *finding, *fixed[1:]]
+    known = len(fixed) + len(advice) + len(step)
+    rows = rows[: max(MOST - 1 - known, 0)]  # a finding needs at least one line
+    finding = wrap(finding_text(overview, encoding), width, MOST - known - len(rows))
+    blank = [""] if MOST - known - len(rows) - len(finding) >= 2 else []
+    shares, ending = fixed[: 1 + len(cost)], fixed[1 + len(cost) :]
+    return [*step, *blank, *rows, *blank, *shares, *finding, *advice, *ending]
 
 
 def of_summary(source: Source, width: int, encoding: str, path: str) -> list[str]:
@@ -247,6 +248,16 @@ def ledger(overview: Figures, width: int = 1000) -> str:
     parts = [(name, _explained(part)) for name, part in overview.ledger]
     whole = f"Time with known {', '.join(f'{name} {part} %' for name, part in parts)}".replace("na %", "na")
     return whole if len(whole) <= width else f"Known %: {', '.join(' '.join(pair) for pair in parts)}"
+
+
+def pauses(overview: Figures) -> str:
+    """Return how much time the recording itself took, "" if that is little."""
+    if overview.pauses is None or not overview.pauses.window:
+        return ""
+    time, window, number = overview.pauses
+    of = f"{duration(time)} of {duration(window)} ({100 * time / window:.1f} %)"
+    paused = "1 pause, which is" if number == 1 else f"{number:,} pauses, which are"
+    return f"Recording took {of} in {paused} left out."
 
 
 def _explained(part: float | None) -> str:

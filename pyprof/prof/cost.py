@@ -228,6 +228,11 @@ def _lookup(call: Call, types: tuple[type, ...]) -> Cost:
     """Look up a cost, cached. `types` distinguishes calls that compare equal: var(x, 1) and var(x, True)."""
     if (nothing := _stopped_cost(call)) is not None:
         return nothing
+    # Recorders count the zeros of sparse tensors, too.
+    if 0 < (call.flops or 0) <= LARGEST and possible(call) and not is_sparse(call):
+        priced = lookup(call._replace(flops=None))
+        if priced.flops is None or _lacks_arguments(call):
+            return Cost(call.flops, default(call).bytes, basis="recorded")
     match = find(call.mod, call.op)
     if match is None or not possible(call):
         return UNKNOWN
@@ -248,6 +253,18 @@ def _stopped_cost(call: Call) -> Cost | None:
     others."""
     mark = next((arg for arg in call.args if arg.name == STOPPED), None)
     return None if mark is None else VIEW if mark.value else UNKNOWN
+
+
+def _lacks_arguments(call: Call) -> bool:
+    """Return whether the event of a convolution has fewer arguments than its operator, so that the formula only assumes
+    its stride."""
+    match = find(call.mod, call.op)
+    return (
+        match is not None
+        and match[0].family == "conv"
+        and "::" in call.op
+        and len(call.args) < len(match[0].order)
+    )
 
 
 def _distinct(value: Value) -> Value:

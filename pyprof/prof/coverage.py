@@ -46,7 +46,8 @@ def ledger(view: View) -> list[Entry]:
     shapes = np.array([_has_shapes(call) for call in costs.calls] + [False], bool)[costs.call]
     product, exact = np.any(list(products(view).values()), axis=0), exact_flops(view)
     flops_basis = np.where(costs.flops.mask(), costs.basis, BASES.index("unknown"))
-    bytes_basis = np.where(costs.bytes.mask(), costs.basis, BASES.index("unknown"))
+    of_bytes = np.where(costs.basis == BASES.index("recorded"), BASES.index("default"), costs.basis)
+    bytes_basis = np.where(costs.bytes.mask(), of_bytes, BASES.index("unknown"))
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
     return [
         _operators(

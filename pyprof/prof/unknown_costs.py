@@ -28,7 +28,9 @@ class Gap(NamedTuple):
     """An operator whose FLOPs or bytes are not exact. `time` is in ns on the device."""
 
     operator: str
-    basis: str  # "default", "approximate" or "unknown"; "formula" where one of both figures is exact
+    basis: (
+        str  # "default", "approximate", "recorded" or "unknown"; "formula" where one of both figures is exact
+    )
     lacks: str  # "FLOPs", "bytes" or "FLOPs and bytes"
     why: str
     time: int
@@ -36,9 +38,11 @@ class Gap(NamedTuple):
 
 
 def gaps(rows: Rows, costs: Costs) -> list[Gap]:
-    """Return the gaps, longest first. Default and approximate costs are gaps: their figures are estimates."""
+    """Return the gaps, longest first. Default and approximate costs are gaps: their figures are estimates. So are the
+    bytes beside recorded FLOPs."""
     exact = (costs.basis != BASES.index("default")) & (costs.basis != BASES.index("approximate"))
-    flops, size = costs.flops.mask() & exact, costs.bytes.mask() & exact
+    flops = costs.flops.mask() & exact
+    size = costs.bytes.mask() & exact & (costs.basis != BASES.index("recorded"))
     index = np.flatnonzero(~(flops & size))
     if not len(index):  # pandas 2 cannot build an empty index
         return []
@@ -78,6 +82,7 @@ def _why_row(site: Site, call: Call | None, launched: bool) -> str:
 
 def why(call: Call, backward: bool = False) -> str | None:
     """Return why the FLOPs or bytes of a call, or those of its backward, are unknown; None if both are known."""
+    call = call._replace(flops=None)
     cost = lookup(call)
     figures = parts(cost) if backward else [cost]
     if figures and all(_complete(part) for part in figures):

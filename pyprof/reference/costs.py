@@ -94,6 +94,8 @@ def markdown() -> str:
         "`flops` are executed; if a call skips a part (a causal mask, 2:4 sparsity), `dense` counts it all.",
         "An operator without a formula has unknown FLOPs; if its event carries the work, the bytes of its tensors,",
         'marked "default". Neither "default" nor "approximate" (a formula with the assumptions in its row) is exact.',
+        "If the event has FLOPs that another tool recorded (`flops` in traces of torch.profiler), they count, marked",
+        '"recorded": where no formula gives any, and for a convolution whose event lacks its stride. 0 is no record.',
         "",
     ]
     for family in sorted(families):

@@ -13,6 +13,8 @@ import pytest
 
 from pyprof import session
 from pyprof.overview.figures import Figures, figures, user_line
+from pyprof.overview.html import Overview
+from pyprof.overview.lines import MOST, lines, pauses
 from tests import kineto
 from tests.build import call, recording, write_capture
 from tests.reports.conftest import CPU, small
@@ -210,3 +212,25 @@ def test_a_rank_knows_how_many_there_are(tmp_path):
     profile = session.load(path)
     found = figures(profile.source())
     assert (found.rank, found.ranks) == (1, 4)
+
+
+@pytest.mark.parametrize(("paused", "window", "number", "sentence"), [
+    (5_800_000_000, 12_300_000_000, 4, "Recording took 5.80 s of 12.3 s (47.2 %) in 4 pauses, which are left out."),
+    (6_000_000, 100_000_000, 1, "Recording took 6.00 ms of 100 ms (6.0 %) in 1 pause, which is left out."),
+    (5_000_000, 100_000_000, 3, ""),  # 5 %: little
+    (0, 0, 0, ""),
+    (9, 5, 1, ""),  # more than the window: of a damaged file
+    ("-7", 5, 1, ""), ("x", 5, 1, ""), ("9" * 5000, 5, 1, ""),
+])  # fmt: skip
+def test_what_recording_took_is_said_above_5_percent(tmp_path, paused, window, number, sentence):
+    path = write_capture(tmp_path / "net.sqlite", small())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        facts = {"paused_ns": paused, "window_ns": window, "pauses": number}
+        rows = [(f"overhead.{name}", str(value)) for name, value in facts.items()]
+        connection.executemany("insert into PYPROF_META values (?, ?)", rows)
+    profile = session.load(path)
+    found = figures(profile.source())
+    assert pauses(found) == sentence
+    assert [line for line in lines(found, 120) if line.startswith("Recording")] == [sentence] * bool(sentence)
+    assert sentence in Overview(found, "net.sqlite")._repr_html_().replace("\xa0", " ")
+    assert len(lines(found, 60)) <= MOST

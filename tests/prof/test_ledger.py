@@ -40,7 +40,14 @@ def test_each_line_says_what_share_of_the_time_is_known(view):
     assert {what: found["known"] for what, found in parts.items() if "known" in found} == {
         "operator": 95, "shapes": 80, "source line": 50, "module": 50, "launch record": 99,
     }  # fmt: skip
-    assert parts["FLOPs"] == {"formula": 50, "view": 0, "default": 0, "unknown": 50, "approximate": 0}
+    assert parts["FLOPs"] == {
+        "formula": 50,
+        "view": 0,
+        "default": 0,
+        "unknown": 50,
+        "approximate": 0,
+        "recorded": 0,
+    }
     assert parts["bytes"]["unknown"] == 50
 
 

@@ -6,12 +6,16 @@ Each operator inside has its own FLOPs, as many times as it ran.
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
+from torch.utils.flop_counter import FlopCounterMode
 
 import pyprof
 from pyprof import netdict
@@ -130,3 +134,41 @@ def test_a_call_under_vmap_costs_what_its_operator_does(tmp_path: Path) -> None:
     pyprof.shutdown()
     kernels = pyprof.load(str(tmp_path / "net.sqlite")).kernels
     assert kernels.flops.sum() == 3 * 2 * 4 * 4 * 4
+
+
+def _products(with_bias: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    bias = torch.zeros(16) if with_bias else None
+    return lambda x: torch.nn.functional.linear(x, torch.ones(16, 8), bias)
+
+
+def _dual(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> None:
+    with forward_ad.dual_level():
+        function(forward_ad.make_dual(x, x))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch's own decompositions
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("dual", [False, True])
+def test_forward_mode_derivatives_cost_what_ran(tmp_path: Path, with_bias: bool, dual: bool) -> None:
+    """At least two products of 8 by 8 by 16, 2·1024 each, as torch's own counter has them; it has no additions."""
+    x, function = torch.ones(8, 8), _products(with_bias)
+    jvp = functools.partial(torch.func.jvp, function, (x,), (x,))
+    products = functools.partial(_dual, function, x) if dual else jvp
+    with FlopCounterMode(display=False) as counter:
+        products()
+    assert counter.get_total_flops() >= 2 * 2048
+    assert 0 <= pyprof.estimate(products).flops.sum() - counter.get_total_flops() < 2048
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        products()
+    pyprof.shutdown()
+    recorded = pyprof.load(str(tmp_path / "net.sqlite")).kernels.flops.sum()
+    assert 0 <= recorded - counter.get_total_flops() < 2048
+
+
+def test_a_layer_with_a_bias_under_vmap_costs_what_its_operators_do(tmp_path: Path) -> None:
+    """Three vectors of 8 by 8 times 16; the addition of the bias is one FLOP per element of the result."""
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        torch.func.vmap(_products(True))(torch.ones(3, 8))
+    pyprof.shutdown()
+    found = pyprof.load(str(tmp_path / "net.sqlite")).kernels.flops.sum()
+    assert 0 <= found - 3 * 2 * 8 * 16 <= 3 * 2 * 16  # of the bias, in one addition or two

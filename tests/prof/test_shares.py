@@ -279,8 +279,22 @@ def made(tmp_path: Path) -> View:
 def test_a_default_never_counts_as_exact(made: View) -> None:
     parts = {entry.what: entry.parts for entry in coverage.ledger(made)}
     assert parts["products"] == {coverage.EXACT: 50, coverage.INEXACT: 20, coverage.NOT_PRODUCT: 30}
-    assert parts["bytes"] == {"formula": 50, "view": 0, "default": 30, "unknown": 20, "approximate": 0}
-    assert parts["FLOPs"] == {"formula": 50, "view": 0, "default": 0, "unknown": 50, "approximate": 0}
+    assert parts["bytes"] == {
+        "formula": 50,
+        "view": 0,
+        "default": 30,
+        "unknown": 20,
+        "approximate": 0,
+        "recorded": 0,
+    }
+    assert parts["FLOPs"] == {
+        "formula": 50,
+        "view": 0,
+        "default": 0,
+        "unknown": 50,
+        "approximate": 0,
+        "recorded": 0,
+    }
 
 
 def test_every_gap_has_a_name_and_a_reason(made: View) -> None:
@@ -361,7 +375,7 @@ def test_the_benchmark_prints_a_row_per_recording_and_names_what_misses_the_aims
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[2] == (
-        "| good | 1 | 0.0 | 100.0, 0.0, 0.0, 0.0, 0.0 | 100.0, 0.0, 0.0, 0.0, 0.0 | 100.0 (100.0) | - | - |"
+        "| good | 1 | 0.0 | 100.0, 0.0, 0.0, 0.0, 0.0, 0.0 | 100.0, 0.0, 0.0, 0.0, 0.0, 0.0 | 100.0 (100.0) | - | - |"
     )
     done = subprocess.run([*command, str(bad)], capture_output=True, text=True)
     assert done.returncode == 1

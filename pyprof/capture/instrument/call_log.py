@@ -18,6 +18,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import graph_task, look_up
@@ -123,8 +124,14 @@ class Notes:
 
     def begin(self, state: ThreadState, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Begin a wrapped call."""
-        if not self._accepts(state) or (_transforms() and _batched((args, kwargs))):
-            return False  # under vmap a call sees one element of the batch: count its operators as calls
+        if (
+            not self._accepts(state)
+            or (_transforms() and _batched((args, kwargs)))
+            or _differentiates_forward()
+        ):
+            # Under vmap a call sees one element of the batch, and nothing of what forward-mode derivatives add: count
+            # its operators as calls.
+            return False
         mod, op = recorder.functions[number]
         try:
             self._before = self._describe(mod, op, args, kwargs), _tensors((args, kwargs))
@@ -287,6 +294,11 @@ class Notes:
         if number == len(self._rows):
             self._rows.append(row)
         self._order.append(number)
+
+
+def _differentiates_forward() -> bool:
+    """Return whether forward-mode derivatives are computed: `torch.func.jvp`, `jacfwd` and dual tensors."""
+    return bool(getattr(forward_ad, "_current_level", -1) >= 0)  # without it: as if there were none
 
 
 def _batched(values: Any) -> bool:

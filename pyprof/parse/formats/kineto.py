@@ -196,7 +196,7 @@ class _Builder:
         columns = self.events.operators
         thread, start, name = self._thread(columns), columns.values("start"), columns.values("name", np.int32)
         self.calls: dict[int, Call] = {}
-        codes = [self._intern(call(key)) for key in self.events.signatures]
+        codes = [self._intern(call(key)._replace(flops=flops)) for key, flops in self.events.signatures]
         seq, text_stack = columns.column("seq"), columns.values("stack", np.int32)
         backward = np.array([is_backward(text) for text in self.strings.texts] or [False], bool)
         flows = self.events.flows

@@ -39,7 +39,7 @@ from pyprof.parse.tracejson.fields import (
     OperatorArgs,
     of_category,
 )
-from pyprof.parse.tracejson.numeric import either, integers, number_of, triples
+from pyprof.parse.tracejson.numeric import counts, either, integers, number_of, triples
 from pyprof.parse.tracejson.times import nanoseconds
 
 _METADATA, _INSTANT, _BY_PROCESS = -1, -2, -3
@@ -129,7 +129,7 @@ class Collector:
         self.lost = lost
         self.strings = Strings()
         self.threads: dict[tuple[int, int], int] = {}
-        self.signatures: dict[Key, int] = {}
+        self.signatures: dict[tuple[Key, int | None], int] = {}  # with the recorded FLOPs
         self.call_stacks: dict[str, int] = {}
         self.process_names: list[tuple[int, int, str]] = []  # position in the file, process, name
         self.operators, self.annotations, self.launches, self.functions = Parts(), Parts(), Parts(), Parts()
@@ -299,7 +299,8 @@ class Collector:
             map(bytes, [args.strides for args in decoded]),
             map(bytes, [args.concrete for args in decoded]),
         )
-        signature = [signatures.setdefault(key, len(signatures)) for key in keys]
+        flops = counts([args.flops for args in decoded])
+        signature = [signatures.setdefault(key, len(signatures)) for key in zip(keys, flops)]
         stack = [
             call_stacks.setdefault(args.stack, len(call_stacks))
             if args.stack and isinstance(args.stack, str)

@@ -59,6 +59,7 @@ class OperatorArgs(_Communication, gc=False):
     strides: msgspec.Raw = _field("Input Strides", _RAW)
     concrete: msgspec.Raw = _field("Concrete Inputs", _RAW)
     stack: Any = _field("Call stack")
+    flops: Any = None
 
 
 class DeviceArgs(_Communication, gc=False):

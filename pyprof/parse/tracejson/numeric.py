@@ -56,6 +56,21 @@ def integers(values: Sequence[Any]) -> Column:
     return Column(out, present)
 
 
+def counts(values: Sequence[Any]) -> list[int | None]:
+    """Return counts, None for what is none. Tools write 0 for what they did not count.
+
+    >>> counts([7, 0, -1, None, "x", 1 << 63])
+    [7, None, None, None, None, None]
+    """
+    if values.count(None) == len(values):
+        return [None] * len(values)
+    column = integers(values)
+    return [
+        value if has and value > 0 else None
+        for value, has in zip(column.values.tolist(), column.mask().tolist())
+    ]
+
+
 _NO_TRIPLE = np.zeros(3, np.int64)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pyprof import intervals
 from pyprof.marker import STOPPED, WHOLE_BACKWARD, is_compiled
@@ -15,6 +16,7 @@ from pyprof.prof.attribution.work import (  # fmt: skip
     DEFAULT,
     FORMULA,
     NOT_KNOWN,
+    RECORDED,
     VIEWED,
     Signature,
     Work,
@@ -38,6 +40,8 @@ def fill(work: Work, index: Ints) -> None:
     basis = bases[rows.site[index]]
     tree = _Tree(rows, index)
     carries, around, covered = _carriers(tree, basis, flops, size)
+    families = np.array([family(sign.event) for sign in work.signatures])[rows.site[index]]
+    carries |= _with_tangents(tree, families, flops) & ~covered
     sparse = np.array([_is_sparse(sign.event) for sign in work.signatures], bool)[rows.site[index]]
     sparse &= ~tree.around(sparse)
     beside = ~carries & ((basis != NOT_KNOWN) | around) & ~sparse
@@ -122,7 +126,7 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
     its bias.
     """
     n = len(basis)
-    computes = (basis == FORMULA) | (basis == DEFAULT)
+    computes = (basis == FORMULA) | (basis == DEFAULT) | (basis == RECORDED)
     works = computes & ((flops != 0) | (size != 0))
     flops, size = np.maximum(flops, 0).astype(float), np.maximum(size, 0).astype(float)  # sums of any size
     inner_flops, inner_size, inner = np.zeros(n), np.zeros(n), np.zeros(n, bool)
@@ -149,9 +153,19 @@ def _carriers(tree: _Tree, basis: Ints, flops: Ints, size: Ints) -> tuple[Bools,
     return carries & ~covered, tree.around(works), covered
 
 
+def _with_tangents(tree: _Tree, families: NDArray[np.str_], flops: Ints) -> Bools:
+    """Return the products that compute beside the equal products inside them: those are the tangents of forward-mode
+    derivatives, one for each operand. `torch.func` runs the operator inside once more, which then has three."""
+    nested = np.flatnonzero(tree.parent >= 0)
+    nested = nested[families[nested] == families[tree.parent[nested]]]
+    inside = np.bincount(tree.parent[nested], np.maximum(flops[nested], 0), len(flops))
+    return np.asarray(np.isin(families, ("gemm", "conv")) & (flops > 0) & (inside == 2 * flops.astype(float)))
+
+
 def _same_work(sign: Signature) -> bool:
     """Return whether an operator does the work of the call around it, so that more FLOPs have only one explanation:
-    vmap called the function once for a whole batch, which the operator sees and the call does not."""
+    vmap called the function once for a whole batch, which the operator sees and the call does not, or forward-mode
+    derivatives repeat the operator for the tangents."""
     if sign.owner is None or sign.event is None:
         return False
     families = family(sign.owner), family(sign.event)
@@ -174,7 +188,8 @@ def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: I
     """Assign the cost of a forward call that has a formula to its carriers, in proportion to their own FLOPs or bytes.
 
     A figure that the formula leaves open (the bytes of `to(device)`) comes from the events, and so do all figures of
-    a call under vmap, which sees one element of the batch.
+    a call whose operators alone do more of its work: under vmap it sees one element of the batch, and nothing of what
+    forward-mode derivatives add.
     """
     site = work.rows.site[index]
     owners = [sign.owner for sign in work.signatures]
@@ -200,10 +215,9 @@ def _forward_calls(work: Work, index: Ints, carries: Bools, flops: Ints, size: I
     computes = np.bincount(group[members], weight, n)[group[members]] > 0
     own = [lookup(owner) if owner is not None else UNKNOWN for owner in owners]
     table, member_site = figures(own), site[members]
-    exceeds = np.bincount(group[members], weight, n)[group[members]] > table[member_site, 0]
     same = np.array([_same_work(sign) for sign in work.signatures], bool)[member_site]
-    alike = np.bincount(group[members], ~same & (weight > 0), n)[group[members]] == 0
-    mapped = exceeds & alike & (table[member_site, 0] > 0) & (flops[members] >= 0)
+    exceeds = np.bincount(group[members], weight * same, n)[group[members]] > table[member_site, 0]
+    mapped = exceeds & (table[member_site, 0] > 0) & (flops[members] >= 0)
     for column, figure, event_figure in ((work.flops, 0, flops), (work.bytes, 1, size)):
         shares = share(table[member_site, figure], group[members], np.where(computes, weight, other))
         shares = np.where(mapped, event_figure[members], shares)

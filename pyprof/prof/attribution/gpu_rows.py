@@ -15,6 +15,7 @@ from pyprof.prof.attribution.work import (
     ALGORITHMS,
     DEFAULT,
     FORMULA,
+    RECORDED,
     Signature,
     Work,
     add,
@@ -50,6 +51,7 @@ def fill(work: Work, index: Ints) -> None:
     team = _resolve_by_shape(group, slot, evidence, site)
     helper = priced & (slot == _HELPER)
     work.flops[index[helper]], work.bytes[index[helper]], work.basis[index[helper]] = 0, 0, FORMULA
+    work.basis[index[helper & np.array([basis == "recorded" for basis in bases], bool)[site]]] = RECORDED
     by_default = index[helper & np.array([basis == "default" for basis in bases], bool)[site]]
     work.flops[by_default], work.basis[by_default] = -1, DEFAULT  # any of the kernels may do the computing
     work.principal[index] = slot != _HELPER

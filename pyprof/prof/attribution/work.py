@@ -15,7 +15,7 @@ from pyprof.model import BASES, BPROP, Bools, Call, Cost, Ints, Rows, Site, Tens
 from pyprof.prof import kernels
 from pyprof.prof.cost import UNKNOWN, find, lookup, tensors_of, total
 
-FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE = range(len(BASES))
+FORMULA, VIEWED, DEFAULT, NOT_KNOWN, APPROXIMATE, RECORDED = range(len(BASES))
 ALGORITHMS = (
     "",
     "Winograd",
