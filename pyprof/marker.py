@@ -299,7 +299,7 @@ def _decode_value(record: dict[Any, Any]) -> Value:
             tuple(shape),
             dtype if isinstance(dtype, str) else None,
             tuple(stride)
-            if _is_shape(stride) and len(stride) in ({0, len(shape)} if shape else ())
+            if _is_shape(stride) and len(stride) in {0, len(shape)}
             else None,
             record.get("again") is True,
         )
@@ -370,9 +370,9 @@ def with_stack(text: str, stacks: Mapping[int, str]) -> str:
     >>> with_stack(refer("{'pyprof': 1", 5), {5: ", 'trace': ['a.py:7']}"})
     "{'pyprof': 1, 'trace': ['a.py:7']}"
     """
-    found = _REFERENCE.search(text)
-    stack = stacks.get(int(found[1])) if found else None
-    return text[: found.start()] + stack if found and stack is not None else text
+    reference = _REFERENCE.search(text)
+    stack = stacks.get(int(reference[1])) if reference else None
+    return text[: reference.start()] + stack if reference and stack is not None else text
 
 
 def encode_place(trace: Iterable[str], module: str | None) -> str:

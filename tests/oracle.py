@@ -66,6 +66,9 @@ def clipped(spans: Iterable[Span], low: int, high: int) -> list[Span]:
     return [(max(a, low), min(b, high)) for a, b in spans if min(b, high) > max(a, low)]
 
 
+BEFORE = -1  # the time of what was launched before the recording began
+
+
 @dataclass
 class Event:
     """A kernel, copy or set with what launched it."""
@@ -75,6 +78,7 @@ class Event:
     worker: int = 0
     execution: Any = None
     number: int = 0
+    supposed: int | None = None  # when it was launched, without a record of that
 
     @property
     def span(self) -> Span:
@@ -86,7 +90,9 @@ class Event:
 
     @property
     def begin(self) -> int:
-        return self.launch.start if self.launch else self.raw.start
+        if self.launch:
+            return self.launch.start
+        return self.raw.start if self.supposed is None else self.supposed
 
     @property
     def kind(self) -> str:
@@ -178,6 +184,7 @@ class Oracle:
         self.executions = calls
         by_correlation = {(c.process, c.correlation): c for c in what.launches}
         self.events = [Event(k, by_correlation.get((k.process, k.correlation))) for k in what.kernels]
+        self._suppose_launches()
         of_call: dict[int, Execution] = {}
         for call in what.launches:
             here = [
@@ -195,11 +202,20 @@ class Oracle:
             if event.launch:
                 event.execution = of_call[id(event.launch)]
             else:
-                event.execution = self._pseudo(
-                    "gpu_event", event.raw.start, event.raw.start, (event.raw.process, -1)
-                )
+                event.execution = self._pseudo("gpu_event", event.begin, event.begin, (event.raw.process, -1))
             event.execution.events.append(event)
         self._number()
+
+    def _suppose_launches(self) -> None:
+        """Streams work in order: an event was launched after the one before it, or before the recording began."""
+        known = {e.raw.process for e in self.events if e.launch}
+        last: dict[tuple[int, int, int], int] = {}
+        for event in sorted(self.events, key=lambda e: e.raw.start):
+            stream = event.raw.process, event.raw.device, event.raw.stream
+            if event.launch:
+                last[stream] = event.launch.start
+            elif event.raw.process in known:
+                event.supposed = last.get(stream, BEFORE)
 
     def _pseudo(self, what: str, start: int, end: int, thread: tuple[int, int]) -> Execution:
         name = f"unassociated_{what}"
@@ -274,7 +290,7 @@ class Oracle:
         runs = [e for e in self.executions if e.worker == worker]
         events = [e for e in self.events if e.worker == worker]
         return (
-            min([e.start for e in runs] + [e.raw.start for e in events]),
+            min([e.start for e in runs if e.start > BEFORE] + [e.raw.start for e in events]),
             max([e.end for e in runs] + [e.raw.end for e in events]),
         )
 
@@ -300,6 +316,8 @@ class Oracle:
                 bounds = [first, last]
             own = [Iteration(worker, n, a, b, (a, b), b >= last) for n, (a, b) in enumerate(pairwise(bounds))]
             whole = len(own) == 1 and key is None and not (self.what.steps and 100 in self.workers)
+            if whole:
+                own[0].host = BEFORE, own[0].host[1]
             self._wait_for_devices(own, [e for e in self.events if e.worker == worker], whole)
             out += own
         return out

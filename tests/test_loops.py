@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # those of the libraries
 def _libraries_leave_nothing() -> Iterator[None]:
     with mock.patch.dict(os.environ):
         yield
+    pyprof.shutdown()
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker's program did, in order: executions of operators, ranges of the user, waits for the data loader.
+"""Log of what a program did, in order: executions of operators, ranges of the user, waits for the data loader.
 
 It is what steps are found in (`iteration_cuts`). Times are ns; rows are in the order of their starts.
 """
@@ -147,15 +147,19 @@ class HostLog:
 
     def _ranges(self, names: Sequence[str], select: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Return columns of the ranges that are selected: of many, few are."""
-        found: list[dict[str, Any]] = []
+        selected: list[dict[str, Any]] = []
         for part in self.store.parts("range", (*names, "kind", "seq"), *self._ids):
             columns: dict[str, Any] = {name: column.values for name, column in part.items()}
             columns["end_ns"] = columns["start_ns"] + columns["duration_ns"]
             columns |= {f"has_{name}": part[name].mask() for name in ("seq", *{"args"}.intersection(names))}
             keep = select(columns)
-            found.append({name: column[keep] for name, column in columns.items()})
+            selected.append({name: column[keep] for name, column in columns.items()})
         empty = dict.fromkeys((*names, "end_ns", "has_args"), np.empty(0, np.int64))
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]} if found else empty
+        return (
+            {name: np.concatenate([part[name] for part in selected]) for name in selected[0]}
+            if selected
+            else empty
+        )
 
     @cached_property
     def _texts(self) -> Spans:
@@ -167,8 +171,8 @@ class HostLog:
     def _with_text(self, keep: Callable[[str], bool]) -> Spans:
         spans = self._texts
         texts = reads.texts_of(self.store, np.unique(spans.key))
-        wanted = [number for number, text in texts.items() if keep(text)]
-        return spans.take(np.isin(spans.key, np.array(wanted, np.int64)))
+        numbers = [number for number, text in texts.items() if keep(text)]
+        return spans.take(np.isin(spans.key, np.array(numbers, np.int64)))
 
     def ranges_like(self, prefix: str) -> Spans:
         """Return the ranges whose text begins so."""

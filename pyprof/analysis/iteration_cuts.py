@@ -305,12 +305,12 @@ def _turns(store: Store, method: str, note: str, find: _Finder, at_least: int = 
     bounds, incomplete, key = {}, set(), None
     for worker, (first, last) in _spans(store).items():
         log = HostLog(store, worker)
-        found = find(log)
-        if found is None or len(found[1]) < at_least:
+        turns = find(log)
+        if turns is None or len(turns[1]) < at_least:
             bounds[worker] = np.array([first]), np.array([last])
             continue
-        key = key or found[0]
-        steps = step_bounds.from_ends(log, np.unique(found[1]), last)
+        key = key or turns[0]
+        steps = step_bounds.from_ends(log, np.unique(turns[1]), last)
         bounds[worker] = steps.start, steps.end
         incomplete |= {worker} if steps.incomplete else set()
         at_least = 1  # another worker of the same loop

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where turns of a loop end that has neither an optimizer nor a data loader: passes over a network.
+"""Ends of the turns of a loop that has neither an optimizer nor a data loader: passes over a network.
 
 The layers of one pass are not steps. So the whole computation of the recording has to repeat: an operator that
 computes, and that each turn has equally often, tells where turns begin; turns have the same operators, of the same

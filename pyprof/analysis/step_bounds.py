@@ -30,7 +30,7 @@ class StepBounds(NamedTuple):
 
 
 class _Items(NamedTuple):
-    """What a worker's program did one after the other: starts in ns, and a code of what it is."""
+    """Sequence of what a worker's program did: starts in ns, and a code of what it is."""
 
     start: Ints
     code: Ints

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the turns of a training loop end: the last update of parameters in each.
+"""Ends of the turns of a training loop: the last update of parameters in each.
 
 One turn has one update, and may have several calls of an optimizer's `step`. These are not ends of turns:
 

@@ -89,8 +89,10 @@ class Ending:
             return [f"pyprof: no overview of the recording ({visible(str(error))}); {command} prints it."]
         if process.returncode == 0:
             return output.decode(encoding, "replace").splitlines()
-        said = messages.decode(encoding, "replace").strip().splitlines()
-        reason = re.sub(r"^pyprof( report)?: ", "", said[-1]) if said else f"exit code {process.returncode}"
+        errors = messages.decode(encoding, "replace").strip().splitlines()
+        reason = (
+            re.sub(r"^pyprof( report)?: ", "", errors[-1]) if errors else f"exit code {process.returncode}"
+        )
         return [f"pyprof: no overview of the recording: {visible(reason)[:300]}"]
 
 

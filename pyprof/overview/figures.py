@@ -95,7 +95,7 @@ def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
 
 
 class _Scale(NamedTuple):
-    """What sums over the steps of all processes are divided by, and the length of a step."""
+    """Divisor of sums over the steps of all processes, and the length of a step."""
 
     steps: int
     length: float | None

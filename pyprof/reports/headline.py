@@ -282,7 +282,7 @@ def describe_steps(numbers: Sequence[int], reasons: Sequence[str]) -> str:
         own = [number for number, _ in group]
         between = " and " if len(own) == 2 else " to "
         texts.setdefault(reason, []).append(f"{own[0]}{between}{own[-1]}" if len(own) > 1 else str(own[0]))
-    parts = [f"{', '.join(found)} {reason}" for reason, found in texts.items() if found]
+    parts = [f"{', '.join(runs)} {reason}" for reason, runs in texts.items() if runs]
     return "; ".join([parts[0], ", ".join(parts[1:])] if parts[1:] else parts)
 
 

@@ -55,9 +55,9 @@ class Run(SteadySteps):
         """Numbers of the iterations of the aggregation that means are taken of: the steady ones, or without any all
         whole ones, or all."""
         rows = self._iterations
-        for chosen in ([n for n, _, _, steady in rows if steady], [n for n, _, whole, _ in rows if whole]):
-            if chosen:
-                return np.array(chosen, np.int64)
+        for numbers in ([n for n, _, _, steady in rows if steady], [n for n, _, whole, _ in rows if whole]):
+            if numbers:
+                return np.array(numbers, np.int64)
         return np.array([row[0] for row in rows], np.int64)
 
     @property

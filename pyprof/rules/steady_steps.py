@@ -75,10 +75,10 @@ class SteadySteps(ABC):
         """Return idle time in the steps of a worker, by cause."""
         first = self._first(activity, start)
         own = Union(np.r_[first, start[1:]], end.copy())
-        found = gaps(activity, None, first, int(end[-1]))
+        idle = gaps(activity, None, first, int(end[-1]))
         if len(own.start) == 1:
-            return found
-        inside = {cause: own.both(Union(*bounds)) for cause, bounds in found.items()}
+            return idle
+        inside = {cause: own.both(Union(*bounds)) for cause, bounds in idle.items()}
         return {cause: (union.start, union.end) for cause, union in inside.items()}
 
     @cached_property

@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 
 import pyprof
+from pyprof.analysis import iteration_cuts
+from pyprof.analysis.partition import pauses
 from pyprof.capture import pace
 from pyprof.capture.pace import MOST, Pace
 from tests.forks import ROOT, Forks
@@ -97,9 +99,10 @@ def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -
     recorded = Recorded(tmp_path / "net.sqlite")
     paused = sum(stop - start for start, stop in recorded.query("select start, end from PYPROF_PAUSE"))
     profile = pyprof.load(tmp_path / "net.sqlite")
-    bounds = profile.steps.iloc[0]
-    assert bounds["duration_ns"] == bounds["end_ns"] - bounds["start_ns"] - paused
-    assert not bounds["partial"]
+    steps = iteration_cuts.whole(profile.database)  # each call of the loop is a step
+    assert (len(steps.start), steps.partial.tolist()) == (1, [0])
+    within = pauses(profile.database, 0).within(steps.start, steps.end)
+    assert within.tolist() == [paused]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_sparse_products_of_programs_are_unknown(layout, work, tmp_path):
     with pyprof.profile(tmp_path / "net.sqlite"):
         functions[work]()
         torch.mm(torch.randn(60, 50), dense)
+    pyprof.shutdown()
     rows = pyprof.load(tmp_path / "net.sqlite").kernels
     assert rows[rows["flops"] > 1000]["flops"].tolist() == [192_000]
     assert rows[rows["op_id"] == rows["op_id"].iloc[0]]["flops"].isna().any()

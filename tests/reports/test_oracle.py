@@ -171,10 +171,11 @@ def executions(prof: session.Profile, found: Oracle) -> None:
     for row, run in zip(rows(ops), found.executions):
         figures = run.figures()
         assert {key: row[key if key.endswith("kernels") else f"{key}_ns"] for key in figures} == figures
+        start, end = (time if time == oracle.BEFORE else time - t0 for time in (run.start, run.end))
         assert (row["op_id"], row["start_ns"], row["end_ns"]) == (
             run.operator.op_id,
-            run.start - t0,
-            run.end - t0,
+            start,
+            end,
         )
 
 

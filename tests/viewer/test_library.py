@@ -133,7 +133,7 @@ def test_other_schemas(copied, major, minor, type_):
         found = client.json("/api/profile", 409)
         assert found["type"] == type_
         assert f"{major}.{minor}" in found["detail"]
-        assert "2.2" in found["detail"]
+        assert "2.3" in found["detail"]
 
 
 def test_a_database_of_an_older_schema_is_converted_into_the_cache(tmp_path):

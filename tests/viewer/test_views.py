@@ -56,7 +56,7 @@ def test_profile(client, made, prof):
     assert found["counts"]["gpu_events"] == 5 * STEPS
     assert found["counts"]["executions"] >= 3 * STEPS
     assert found["counts"]["memory_events"] == 0
-    assert found["schema_version"] == found["reads_schema"] == "2.2"
+    assert found["schema_version"] == found["reads_schema"] == "2.3"
     assert (
         found["facts"]["schema_major" if "schema_major" in found["facts"] else "t0"]
         == prof.database.meta["t0"]
