@@ -298,9 +298,7 @@ def _decode_value(record: dict[Any, Any]) -> Value:
         return Tensor(
             tuple(shape),
             dtype if isinstance(dtype, str) else None,
-            tuple(stride)
-            if _is_shape(stride) and len(stride) in {0, len(shape)}
-            else None,
+            tuple(stride) if _is_shape(stride) and len(stride) in {0, len(shape)} else None,
             record.get("again") is True,
         )
     if "items" in record and isinstance(record["items"], list):

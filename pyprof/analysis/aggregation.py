@@ -327,7 +327,9 @@ class _Worker:
             "kernels": sum_of(ones, kernel), "tc_kernels": sum_of(ones, kernel & tc),
             "kernel_ns": sum_of(dur, kernel), "tc_ns": sum_of(dur, kernel & tc), "memory_ns": sum_of(dur, ~kernel),
         }  # fmt: skip
-        order = np.argsort(start, kind="stable")
+        order = np.lexsort(
+            (~self._launched[index], start)
+        )  # of two that begin at once, the launched one first
         begin, end = start[order], (start + dur)[order]
         reached = np.r_[begin[:1], np.maximum.accumulate(end)[:-1]]
         late = (begin > reached) & (self._launch_end[index][order] > reached)

@@ -124,7 +124,7 @@ def version(path, major, minor):
 
 
 @pytest.mark.parametrize(
-    ("major", "minor", "type_"), [(0, 9, "older"), (1, 5, "older"), (2, 3, "newer"), (3, 0, "newer")]
+    ("major", "minor", "type_"), [(0, 9, "older"), (1, 5, "older"), (2, 4, "newer"), (3, 0, "newer")]
 )
 def test_other_schemas(copied, major, minor, type_):
     path = copied()
