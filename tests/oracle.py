@@ -173,6 +173,18 @@ class Iteration:
         return self.host[0] <= time and (self.last or time < self.host[1])
 
 
+def suppose_launches(events: list[Event]) -> None:
+    """Streams work in order: an event was launched after the one before it, or before the recording began."""
+    known = {e.raw.process for e in events if e.launch}
+    last: dict[tuple[int, int, int], int] = {}
+    for event in sorted(events, key=lambda e: e.raw.start):
+        stream = event.raw.process, event.raw.device, event.raw.stream
+        if event.launch:
+            last[stream] = event.launch.start
+        elif event.raw.process in known:
+            event.supposed = last.get(stream, BEFORE)
+
+
 class Oracle:
     """All executions and events of a recording. `chips`: multiprocessors by device number; `workers`: their processes,
     which are numbered as the files' readers find them."""
@@ -184,7 +196,7 @@ class Oracle:
         self.executions = calls
         by_correlation = {(c.process, c.correlation): c for c in what.launches}
         self.events = [Event(k, by_correlation.get((k.process, k.correlation))) for k in what.kernels]
-        self._suppose_launches()
+        suppose_launches(self.events)
         of_call: dict[int, Execution] = {}
         for call in what.launches:
             here = [
@@ -205,17 +217,6 @@ class Oracle:
                 event.execution = self._pseudo("gpu_event", event.begin, event.begin, (event.raw.process, -1))
             event.execution.events.append(event)
         self._number()
-
-    def _suppose_launches(self) -> None:
-        """Streams work in order: an event was launched after the one before it, or before the recording began."""
-        known = {e.raw.process for e in self.events if e.launch}
-        last: dict[tuple[int, int, int], int] = {}
-        for event in sorted(self.events, key=lambda e: e.raw.start):
-            stream = event.raw.process, event.raw.device, event.raw.stream
-            if event.launch:
-                last[stream] = event.launch.start
-            elif event.raw.process in known:
-                event.supposed = last.get(stream, BEFORE)
 
     def _pseudo(self, what: str, start: int, end: int, thread: tuple[int, int]) -> Execution:
         name = f"unassociated_{what}"

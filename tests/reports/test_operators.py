@@ -30,7 +30,7 @@ from tests.build import (
     scratch,
     write_nsys,
 )
-from tests.oracle import ON_TENSOR_CORES, Oracle, clipped, length
+from tests.oracle import BEFORE, ON_TENSOR_CORES, Event, Oracle, clipped, length, suppose_launches
 from tests.reports.stretches import SMS, occupancy
 from tests.reports.test_oracle import KERNELS, load, pids, random_recording, rows
 
@@ -178,10 +178,10 @@ def expected(what: Recording, low: int, high: int, group_by: str) -> list[dict[s
             "tc_total": tensor(every),
         })  # fmt: skip
     calls = {(c.process, c.correlation): c for c in what.launches}
-    rest = [
-        k for k in outside
-        if low <= (calls[k.process, k.correlation].start if k.correlation else k.start) < high
-    ]  # fmt: skip
+    events = [Event(k, calls.get((k.process, k.correlation or 0))) for k in what.kernels]
+    suppose_launches(events)
+    begin = {id(event.raw): event.begin for event in events}
+    rest = [k for k in outside if low <= begin[id(k)] < high]
     if rest:
         out.append({
             **dict.fromkeys(("name", "shapes", "stack")[: ("name", "shapes", "stack").index(group_by) + 1]),
@@ -207,6 +207,8 @@ def compare(what: Recording, prof: session.Profile) -> None:
         low, high = 0, 1 << 60
     else:
         low, high = bounds[0][0] + t0, 1 << 60 if bounds[0][1] >= bounds[0][2] else bounds[0][1] + t0
+    if prof.aggregation.method == "none":
+        low = BEFORE
     if prof.aggregation.method == "marks":  # of process 100
         keep = copy.deepcopy(what)
         for part in (keep.ops, keep.ranges, keep.launches, keep.kernels):
