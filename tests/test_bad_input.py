@@ -130,7 +130,7 @@ NO_RECORDINGS = {
         lambda path: build.write_capture(path, recording("layer:x\n  wait 5")), "no operators",
     ),
     "a capture of tomorrow": (
-        lambda path: build.write_capture(path, recording("op aten::mm"), version="2"), "written in format 2",
+        lambda path: build.write_capture(path, recording("op aten::mm"), version="3"), "written in format 3",
     ),
     "a report of nsys": (contents(b"QDSTRM"), ""),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,27 @@ def test_steps_are_turns_in_traces(name: str, tmp_path: Path) -> None:
         recorder.export_chrome_trace(str(file))
         steps[file.name] = found(file)
     assert steps == {"0.json": LOOPS[name].blind, "1.json": expected, "2.json": expected}
+
+
+@pytest.mark.parametrize("name", ["inference", "passes_of_equal_layers", "recurrent_cells"])
+def test_a_pause_changes_no_count(name: str, tmp_path: Path) -> None:
+    """The machine does something else for 0.2 s, in the first, middle or last product."""
+    run = LOOPS[name].make()
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True, with_modules=True) as recorder:
+        run()
+    file = tmp_path / "trace.json"
+    recorder.export_chrome_trace(str(file))
+    trace = json.loads(file.read_text())
+    events = [event for event in trace["traceEvents"] if "ts" in event]
+    products = sorted(event["ts"] for event in events if event["name"] == "aten::linear")
+    assert products
+    for place in (0, len(products) // 2, -1):
+        moment = products[place] + 0.5
+        for event in events:
+            if event["ts"] < moment < event["ts"] + event.get("dur", 0):
+                event["dur"] += 200_000
+        for event in events:
+            event["ts"] += 200_000 * (event["ts"] > moment)
+        file.write_text(json.dumps(trace))
+        assert found(file) == LOOPS[name].steps
+        products = [time + 200_000 * (time > moment) for time in products]

@@ -301,21 +301,21 @@ _FINDERS: dict[str, _Finder] = {
 
 
 def _turns(store: Store, method: str, note: str, find: _Finder, at_least: int = 2) -> Iterations | None:
-    """Cut where `find` says that turns of a loop end, with a name of what repeats. A worker without any is one."""
-    bounds, incomplete, key = {}, set(), None
-    for worker, (first, last) in _spans(store).items():
-        log = HostLog(store, worker)
-        turns = find(log)
-        if turns is None or len(turns[1]) < at_least:
-            bounds[worker] = np.array([first]), np.array([last])
-            continue
-        key = key or turns[0]
-        steps = step_bounds.from_ends(log, np.unique(turns[1]), last)
-        bounds[worker] = steps.start, steps.end
-        incomplete |= {worker} if steps.incomplete else set()
-        at_least = 1  # another worker of the same loop
-    if not any(len(start) >= 1 for worker, (start, _) in bounds.items()) or at_least > 1:
+    """Cut where `find` says that turns of a loop end, with a name of what repeats, if all workers together have enough
+    of them. A worker without any is one."""
+    spans = _spans(store)
+    logs = {worker: HostLog(store, worker) for worker in spans}
+    found = {worker: turns for worker, log in logs.items() if (turns := find(log)) and len(turns[1])}
+    if sum(len(ends) for _, ends in found.values()) < at_least:
         return None
+    bounds, incomplete = {}, set()
+    for worker, (first, last) in spans.items():
+        bounds[worker] = np.array([first]), np.array([last])
+        if worker in found:
+            steps = step_bounds.from_ends(logs[worker], np.unique(found[worker][1]), last)
+            bounds[worker] = steps.start, steps.end
+            incomplete |= {worker} if steps.incomplete else set()
+    key = next(iter(found.values()))[0]
     return _cut(method, key, note.format(key), bounds, incomplete)
 
 

@@ -9,6 +9,8 @@ forward passes before it. Where a range of the user repeats, its ends are those 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -62,8 +64,8 @@ def _repeats(log: HostLog, turns: Spans) -> bool:
     of_turn = np.unique(np.searchsorted(turns.start, backward, side="right"))
     if len(of_turn) and len(of_turn) < _EQUAL * len(turns.start):
         return False
-    length = forward.end - forward.start
     _, kind, count = np.unique(key, return_inverse=True, return_counts=True)
+    length = _usual(forward, key)
     once = ~within & (count[kind] < len(turns.start))
     return bool(length[once].sum() * len(turns.start) <= _OUTSIDE * length.sum())
 
@@ -81,17 +83,34 @@ def pass_ends(log: HostLog) -> tuple[str, Ints] | None:
     in_module = known.in_module[spans.key]
     if in_module.any():
         spans = spans.take(in_module)
+    part = np.arange(len(spans.start))
     if in_module.any() or known.has_shapes[spans.key].any():
-        layers = known.has_weights[spans.key]  # each is once in a pass, whatever else passes compute
-        spans = spans.take(layers) if layers.any() else spans
-    starts = _starts(log, spans, 2 if in_module.any() else _LEAST)
-    if (
-        starts is None
-        or 2 * (spans.start[starts[-1]] - spans.start[starts[0]]) < spans.end.max() - spans.start[0]
-    ):
+        layers = np.flatnonzero(
+            known.has_weights[spans.key]
+        )  # each is once in a pass, whatever else passes compute
+        part = layers if len(layers) else part
+    starts = _starts(log, spans.take(part), 2 if in_module.any() else _LEAST)
+    if starts is None:
         return None
+    starts = part[starts]
+    length = _usual(spans, known.site[spans.key])
+    if 2 * length[starts[0] : starts[-1]].sum() < length.sum():
+        return None
+    starts = starts - _lead(known.site[spans.key], starts)
     name = known.names[known.type[spans.key[starts[0]]]]
     return name, np.maximum.accumulate(spans.end)[np.r_[starts[1:], len(spans.start)] - 1]
+
+
+def _lead(what: Ints, starts: Ints) -> int:
+    """Return how many operators before its first layer belong to a pass: those that the first two passes share.
+
+    >>> _lead(np.array([5, 1, 7, 8, 9, 1, 7, 8, 9, 1, 7, 8]), np.array([2, 6, 10]))
+    1
+    """
+    first, second = starts[:2].tolist()
+    common = what[:first][::-1][: second - first - 1], what[:second][::-1][: second - first - 1]
+    size = min(len(part) for part in common)
+    return int(np.r_[common[0][:size] == common[1][:size], False].argmin())
 
 
 def _passes_with_backward(log: HostLog, forward: Bools, backward: Bools) -> tuple[str, Ints] | None:
@@ -125,9 +144,8 @@ def _starts(log: HostLog, spans: Spans, least: int) -> Ints | None:
     nearly all operators are multiples.
     """
     key = log.operators.site[spans.key]
-    length = spans.end - spans.start
     _, kind, count = np.unique(key, return_inverse=True, return_counts=True)
-    time = np.bincount(kind, length)
+    time = np.bincount(kind, _usual(spans, key))
     for turns in np.unique(count)[::-1].tolist():
         if turns < least:
             return None
@@ -143,6 +161,11 @@ def _starts(log: HostLog, spans: Spans, least: int) -> Ints | None:
         if _same(turn[counted], key[counted], turns):
             return starts
     return None
+
+
+def _usual(spans: Spans, what: Ints) -> Any:
+    """Return the median length of what each is: one that was held up once must not outweigh all others."""
+    return pd.Series(spans.end - spans.start).groupby(what).transform("median").to_numpy()
 
 
 _MOST_FIRST = 1000  # operators that each turn has once, of which the first is looked for
