@@ -18,6 +18,7 @@ from pyprof.analysis.host_log import HostLog
 from pyprof.model import Ints
 
 _TURNS = 51  # that are looked at to learn what a usual one has
+_MISSING = 2  # weight of what a usual turn has and the first lacks; of what only the first has 1
 _MOST_ITEMS = 1_000_000  # before the end of the first turn that may be of it
 
 
@@ -68,15 +69,15 @@ def _first_start(items: _Items, ends: Ints) -> int:
         return int(items.start[0]) if len(items.start) else int(ends[0])
     usual = sorted(turns[:_TURNS], key=len)[min(len(turns), _TURNS) // 2]
     missing = Counter(usual.tolist())
-    difference = least = len(usual)
+    difference = least = _MISSING * len(usual)
     first = len(before)
     for i in range(len(before) - 1, max(len(before) - _MOST_ITEMS, -1), -1):
         code = int(before[i])
-        difference += -1 if missing[code] > 0 else 1
+        difference += -_MISSING if missing[code] > 0 else 1
         missing[code] -= 1
         if difference < least:
             least, first = difference, i
-        if difference > least + len(usual):
+        if difference > least + _MISSING * len(usual):
             break
     return int(items.start[first]) if first < len(before) else int(ends[0])
 
