@@ -292,9 +292,9 @@ def _passes(store: Store) -> Iterations | None:
     return _turns(store, "operator", "passes that begin with {}", _FINDERS["operator"])
 
 
-_Finder = Callable[[HostLog], tuple[str | None, Ints] | None]
+_Finder = Callable[[HostLog], repetition.Turns | None]
 _FINDERS: dict[str, _Finder] = {
-    "optimizer": lambda log: (None, optimizer_ends(log)),
+    "optimizer": lambda log: repetition.Turns(None, optimizer_ends(log)),
     "range": repetition.range_ends,
     "operator": repetition.pass_ends,
 }
@@ -305,17 +305,20 @@ def _turns(store: Store, method: str, note: str, find: _Finder, at_least: int = 
     of them. A worker without any is one."""
     spans = _spans(store)
     logs = {worker: HostLog(store, worker) for worker in spans}
-    found = {worker: turns for worker, log in logs.items() if (turns := find(log)) and len(turns[1])}
-    if sum(len(ends) for _, ends in found.values()) < at_least:
+    turns = {
+        worker: of_worker for worker, log in logs.items() if (of_worker := find(log)) and len(of_worker.ends)
+    }
+    if sum(len(of_worker.ends) for of_worker in turns.values()) < at_least:
         return None
     bounds, incomplete = {}, set()
     for worker, (first, last) in spans.items():
         bounds[worker] = np.array([first]), np.array([last])
-        if worker in found:
-            steps = step_bounds.from_ends(logs[worker], np.unique(found[worker][1]), last)
+        if worker in turns:
+            _, ends, begin = turns[worker]
+            steps = step_bounds.from_ends(logs[worker], np.unique(ends), last, begin)
             bounds[worker] = steps.start, steps.end
             incomplete |= {worker} if steps.incomplete else set()
-    key = next(iter(found.values()))[0]
+    key = next(iter(turns.values())).name
     return _cut(method, key, note.format(key), bounds, incomplete)
 
 

@@ -9,7 +9,7 @@ forward passes before it. Where a range of the user repeats, its ends are those 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,17 @@ _EQUAL = 0.8  # share of the turns that have the same operators as most
 _OUTSIDE = 0.02  # of a turn's time: the most that is computed once
 
 
-def range_ends(log: HostLog) -> tuple[str, Ints] | None:
-    """Return the text of the outermost range that repeats around the computation, and the ends of the turns; None
-    without one."""
+class Turns(NamedTuple):
+    """Turns of a loop: a name of what repeats, their ends in ns, and where the first begins, None if that is not
+    known."""
+
+    name: str | None
+    ends: Ints
+    first: int | None = None
+
+
+def range_ends(log: HostLog) -> Turns | None:
+    """Return the turns by the text of the outermost range that repeats around the computation; None without one."""
     ranges = log.ranges
     if len(ranges.start) < 2:
         return None
@@ -34,7 +42,7 @@ def range_ends(log: HostLog) -> tuple[str, Ints] | None:
         own = ranges.take(ranges.key == text)
         if _repeats(log, own):
             name = log.store.rows("select text from string where id = ?", (text,))[0][0]
-            return name, _with_siblings(ranges, own, texts[count == len(own.start)])
+            return Turns(name, _with_siblings(ranges, own, texts[count == len(own.start)]))
     return None
 
 
@@ -70,9 +78,8 @@ def _repeats(log: HostLog, turns: Spans) -> bool:
     return bool(length[once].sum() * len(turns.start) <= _OUTSIDE * length.sum())
 
 
-def pass_ends(log: HostLog) -> tuple[str, Ints] | None:
-    """Return the name of the operator with which passes begin, and the ends of the passes; None if there are none, or
-    one."""
+def pass_ends(log: HostLog) -> Turns | None:
+    """Return the passes, by the name of the operator with which they begin; None if there are none, or one."""
     executions, known = log.executions, log.operators
     if not len(executions.start):
         return None
@@ -98,7 +105,8 @@ def pass_ends(log: HostLog) -> tuple[str, Ints] | None:
         return None
     starts = starts - _lead(known.site[spans.key], starts)
     name = known.names[known.type[spans.key[starts[0]]]]
-    return name, np.maximum.accumulate(spans.end)[np.r_[starts[1:], len(spans.start)] - 1]
+    ends = np.maximum.accumulate(spans.end)[np.r_[starts[1:], len(spans.start)] - 1]
+    return Turns(name, ends, int(spans.start[starts[0]]))
 
 
 def _lead(what: Ints, starts: Ints) -> int:
@@ -113,7 +121,7 @@ def _lead(what: Ints, starts: Ints) -> int:
     return int(np.r_[common[0][:size] == common[1][:size], False].argmin())
 
 
-def _passes_with_backward(log: HostLog, forward: Bools, backward: Bools) -> tuple[str, Ints] | None:
+def _passes_with_backward(log: HostLog, forward: Bools, backward: Bools) -> Turns | None:
     """Return the ends of backward passes, if there are several, each after the same forward passes."""
     executions, known = log.executions, log.operators
     used = executions.take(forward | backward)
@@ -127,7 +135,7 @@ def _passes_with_backward(log: HostLog, forward: Bools, backward: Bools) -> tupl
     if not _same(turn[own], known.site[used.key[own]], len(stops)):
         return None
     name = known.names[known.type[used.key[0]]]
-    return name, np.maximum.accumulate(used.end)[stops - 1]
+    return Turns(name, np.maximum.accumulate(used.end)[stops - 1], int(used.start[0]))
 
 
 def _same(turn: Ints, key: Ints, turns: int) -> bool:

@@ -37,10 +37,12 @@ class _Items(NamedTuple):
     code: Ints
 
 
-def from_ends(log: HostLog, ends: Ints, last: int) -> StepBounds:
-    """Return the steps of a loop whose turns end at `ends`; `last`: the last time of the recording, ns."""
-    items = _items(log)
-    first = min(_first_start(items, ends), int(ends[0]))
+def from_ends(log: HostLog, ends: Ints, last: int, first: int | None = None) -> StepBounds:
+    """Return the steps of a loop whose turns end at `ends`. `first`: where the first begins, if that is known; `last`:
+    the last time of the recording, ns."""
+    first = _first_start(_items(log), ends) if first is None else first
+    if first >= ends[0] and len(ends) > 1:  # nothing before the first end is of a turn
+        first, ends = int(ends[0]), ends[1:]
     rest = _begins_a_turn(log, first, ends)
     stops = np.r_[ends, last] if rest else ends
     starts = np.r_[first, ends]
@@ -77,9 +79,7 @@ def _first_start(items: _Items, ends: Ints) -> int:
         missing[code] -= 1
         if difference < least:
             least, first = difference, i
-        if difference > least + _MISSING * len(usual):
-            break
-    return int(items.start[first]) if first < len(before) else int(ends[0])
+    return min(int(items.start[first]), int(ends[0])) if first < len(before) else int(ends[0])
 
 
 def _begins_a_turn(log: HostLog, start: int, ends: Ints) -> bool:
