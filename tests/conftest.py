@@ -89,10 +89,11 @@ def _nothing_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _threads_of_pytest_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that a test runs in this process ends its own threads, not those of the tests."""
+    others = set(threading.enumerate())
 
     def join() -> None:
         for thread in threading.enumerate():
-            if not thread.daemon and thread is not threading.main_thread():
+            if not thread.daemon and thread not in others:
                 thread.join()
 
     monkeypatch.setattr(threading, "_shutdown", join)
