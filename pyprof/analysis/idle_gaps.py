@@ -54,13 +54,13 @@ class Causes(NamedTuple):
     end: Ints
 
 
-def launch_bound(activity: Activity, first: int, last: int, low: int) -> tuple[Ints, Ints]:
-    """Return the events with ids in [first, last) for whose launches all devices of a worker waited, and how long from
-    `low` on, in ns."""
+def launch_bound(activity: Activity, first: int, last: int, low: int) -> tuple[Causes, Ints]:
+    """Return the gaps in which all devices of a worker waited for the launches of events with ids in [first, last), and
+    how long from `low` on, in ns."""
     begin, stop = np.searchsorted(activity.id, (first, last)).tolist()
     start, end = activity.start[begin:stop], activity.end[begin:stop]
     if not len(start):
-        return start, start
+        return Causes(*[start] * len(Causes._fields)), start
     order = np.argsort(start, kind="stable")
     before = activity.end[:begin].max() if begin else low
     reached = np.maximum.accumulate(np.r_[before, end[order]])[:-1]
@@ -68,9 +68,11 @@ def launch_bound(activity: Activity, first: int, last: int, low: int) -> tuple[I
     event = order[idle]
     gaps = _recorded(activity, Gaps(reached[idle], start[event], begin + event))
     waits = activity.store.cached(("waits", activity.worker), lambda: Waits(activity))
-    late = causes_of(activity, gaps, waits).cause == LAUNCH
+    causes = causes_of(activity, gaps, waits)
+    late = causes.cause == LAUNCH
     since, until = np.maximum(reached[idle][late], low), start[event][late]
-    return gaps.event[late], until - since - activity.paused.within(since, until)
+    causes = Causes(*(column[late] for column in causes))._replace(start=since)
+    return causes, until - since - activity.paused.within(since, until)
 
 
 def recorded(activity: Activity, device: int, low: int, high: int) -> Iterator[tuple[Gaps, Ints]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 
@@ -16,6 +17,8 @@ from pyprof.store.files import Store
 
 # Where the launching thread was, or whose kernel it is.
 WHERE = ("in", "before", "kernel of")
+# Files of installed packages and of Python; Kineto leaves out the folder in which torch is installed.
+_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^/\\]*[/\\]|^torch[/\\]")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a bound method: another one in every process
 PLACE_COLUMNS = ("call", "host", "where", "operator", "module", "line", "stack")
 
@@ -45,3 +48,15 @@ def place_texts(store: Store, stack_of: Callable[[int], Stack], table: pd.DataFr
             stack and stack.rpartition("\n")[2], stack,
         ))  # fmt: skip
     return pd.DataFrame(rows, columns=list(PLACE_COLUMNS), dtype=object)
+
+
+def user_line(stack: Any) -> str | None:
+    r"""Return the innermost line of a stack outside installed packages; without one the innermost line.
+
+    >>> user_line("train.py:9\nnet.py:30\n/env/lib/python3.11/site-packages/torchvision/models/resnet.py:132")
+    'net.py:30'
+    """
+    frames = [frame for frame in stack.split("\n") if frame] if isinstance(stack, str) else []
+    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    candidates = own or frames
+    return candidates[-1] if candidates else None

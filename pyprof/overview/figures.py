@@ -7,12 +7,12 @@ rules speak as well: a time is that of one step of one process.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
+from pyprof.analysis.places import user_line
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
@@ -27,7 +27,6 @@ TOP = 5
 _SENTENCES, _LETTERS = 16, 1000  # of a verdict
 _COSTLY = 5  # percent of a window
 LEDGER = {"operator": "operator", "source line": "line", "module": "module", "FLOPs": "FLOPs"}
-_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d[^/\\]*[/\\]")
 
 
 class Row(NamedTuple):
@@ -139,18 +138,6 @@ def _line(operators: pd.DataFrame) -> tuple[str | None, int]:
         if line is not None:
             times[line] += int(time)
     return (times.most_common(1)[0][0], len(times) - 1) if times else (None, 0)
-
-
-def user_line(stack: Any) -> str | None:
-    r"""Return the innermost line of a stack outside installed packages; without one the innermost line.
-
-    >>> user_line("train.py:9\nnet.py:30\n/env/lib/python3.11/site-packages/torchvision/models/resnet.py:132")
-    'net.py:30'
-    """
-    frames = [frame for frame in stack.split("\n") if frame] if isinstance(stack, str) else []
-    own = [frame for frame in frames if not _LIBRARY.search(frame)]
-    candidates = own or frames
-    return candidates[-1] if candidates else None
 
 
 def _modules(run: Run, scale: _Scale) -> tuple[Row, ...]:

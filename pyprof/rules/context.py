@@ -336,6 +336,13 @@ class Run(SteadySteps):
     # --- single events
 
     @cached_property
+    def placed(self) -> pd.DataFrame:
+        """Stretches in which a GPU waits while the CPU is in one place of the program."""
+        from pyprof.rules.host_places import placed
+
+        return placed(self)
+
+    @cached_property
     def samples(self) -> list[Sample]:
         """One of each worker, of its most consecutive iterations."""
         longest = {row[0]: row for row in sorted(self.ids, key=lambda row: row[2] - row[1])}

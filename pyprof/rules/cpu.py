@@ -179,10 +179,9 @@ def cpu_short_operators(run: Run) -> Finding | None:
 def uneven_calls(run: Run) -> Finding | None:
     """Nothing runs on a GPU, and a few calls of operators take far longer than equal calls: what takes the time is not
     their work. Equal calls are of one operator with the same shapes, parameters, FLOPs and bytes, in the same place if
-    there are four steps or more; collectives and operators from outside torch are left out, since they may wait. The
-    saving is what the slow calls take beyond the median of their equals: an upper bound, for some of it may be work
-    that the recording does not show. In a recording of one pass it leaves out the first of equal calls, which may be
-    one-time work. Where this rule fires, R44 leaves that time out.
+    there are four steps or more; collectives and operators from outside torch are left out, since they may wait. It is
+    a note on the measurement and saves nothing: no change of the program takes such time away. Where this rule fires,
+    R44 leaves that time out.
 
     Fires: in one step of ten each of five calls takes 12 ms in place of 1 ms, in steps of 20 ms.
     Silent: the same calls in 4 ms; half of all calls in 12 ms; one call of a step, always the same, in 12 ms.
@@ -198,7 +197,6 @@ def uneven_calls(run: Run) -> Finding | None:
         return None
     repeated = slow.attrs["repeated"]
     time, beyond = run.scaled(int(slow["duration_ns"].sum())), run.scaled(excess(slow))
-    later = beyond if run.cut else run.scaled(excess(slow[~slow["first"]]))
     rows = _by_operator(run, slow)
     worst = rows.iloc[0]
     line = f" ({worst['source']})" if isinstance(worst["source"], str) else ""
@@ -214,7 +212,7 @@ def uneven_calls(run: Run) -> Finding | None:
         "the program. Leave other work off the machine, give the program processors of its own (taskset) and as many "
         "threads (OMP_NUM_THREADS), and record again."
         + ("" if run.cut else " Record several steps: they tell one-time work from the rest."),
-        later if run.cut or run.share(later) >= limit("worth") else None,
+        None,
         run.top(
             rows, "time", operator="path", source="source", kernel="kernel", slow_calls="slow", equal_calls="equals",
             time_ns="time", usual_ns="usual_ns",
@@ -232,7 +230,7 @@ def _first(slow: pd.DataFrame) -> str:
     if not first:
         return ""
     verb = "is the first call of its kind" if first == 1 else "are the first calls of their kinds"
-    return f" ({first:,} of them {verb}, which may be one-time work: the saving leaves them out)"
+    return f" ({first:,} of them {verb}, which may be one-time work)"
 
 
 def _by_operator(run: Run, slow: pd.DataFrame) -> pd.DataFrame:

@@ -13,26 +13,31 @@ from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 
 # R03 says what the GPU waits for most of the time; a finding about that wait says the same and more.
-_WAITS = {"launch-bound": ("R05",), "data loader": ("R08", "R09"), "synchronization": ("R07",)}
+_WAITS = {"launch-bound": ("R05", "R33", "R49"), "data loader": ("R08", "R09"), "synchronization": ("R07",)}
 # A rule whose time lies within that of another, and what the other counts.
 _PART_OF = {
     "R06": ("R05", "the waits for kernel launches"),
     "R13": ("R12", "the products in float32"),
-    "R33": ("R05", "the waits for kernel launches"),
 }
+# Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
+_BOUNDS = ("R16", "R26", "R27", "R36", "R44")
+_NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
 
 
 def evaluate(source: Source) -> list[Outcome]:
-    """Return every rule's verdict: findings by estimated saving, then rules that lack data, then the silent ones."""
+    """Return every rule's verdict: findings by estimated saving, of which bounds come after what was measured; findings
+    without a saving; notes on the measurement; rules that lack data; the silent ones."""
     load_folder("pyprof.rules", "pyprof.rules")
     run = Run(source)
     with source.store.translate_errors():
         outcomes = apart(judge(rule, run) for rule in RULES.values())
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:
-        if outcome.finding is not None:
-            return 0, -(outcome.finding.saving or 0), outcome.rule.id
-        return (1 if outcome.needs else 2), 0, outcome.rule.id
+        if outcome.finding is None:
+            return (4 if outcome.needs else 5), 0, outcome.rule.id
+        if outcome.finding.saving is None:
+            return (3 if outcome.rule.id in _NOTES else 2), 0, outcome.rule.id
+        return int(outcome.rule.id in _BOUNDS), -outcome.finding.saving, outcome.rule.id
 
     return sorted(outcomes, key=rank)
 

@@ -16,6 +16,7 @@ from pyprof.model import Ints
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample, kind
+from pyprof.rules.host_places import waits_named
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -31,8 +32,9 @@ _ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 def launch_bound(run: Run) -> Finding | None:
     """The GPU waits for the CPU to launch kernels. Waits for data and files do not count, nor do kernels that a graph's
     replay launches together, and the wait before them. The finding divides the time of the waits by what the CPU did:
-    CUDA calls of any thread, else operators and ranges, else neither. What to do depends on the number of kernels and
-    their length: fusing helps against many short ones.
+    CUDA calls of any thread, else operators and ranges, else neither. Waits for work in one place of the program are
+    findings of their own (R49, garbage collection R33) and not part of the saving. What to do depends on the
+    number of kernels and their length: fusing helps against many short ones.
 
     Fires: kernels of 4 us, launched every 10 us; kernels of 40 us, launched every 100 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
@@ -45,7 +47,8 @@ def launch_bound(run: Run) -> Finding | None:
     waits = _waits(run)
     waited, alone = (int(part["waited"].sum()) for part in (waits, waits[waits["alone"]]))
     late = int(run.late * alone / waited) if waited else 0
-    if run.share(late) <= limit("R05.late"):
+    elsewhere = min(waits_named(run), late)
+    if run.share(late - elsewhere) <= limit("R05.late"):
         return None
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * run.workers, 1)
@@ -63,15 +66,20 @@ def launch_bound(run: Run) -> Finding | None:
     else:
         fewer = _less_launches(run)
     rows = _by_operator(run, waits[waits["alone"]])
+    apart = (
+        f" For {run.time(elsewhere, False)} of it the CPU is in places of their own (R33, R49)."
+        if elsewhere
+        else ""
+    )
     if rows and rows[0]["operator"] in _ZEROING:
         fewer = f"Where zero_grad calls it: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
         f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
         f"{percent(run.share(late))}.{_meanwhile(run, late)} {_number(per_step)}{run.per_step}{which}; "
-        f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}",
+        f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}{apart}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
-        late,
+        late - elsewhere,
         rows,
         "The launch-bound time of the report idle falls, and a step gets shorter.",
     )
@@ -156,8 +164,8 @@ def _waits(run: Run) -> pd.DataFrame:
             continue
         ids = sample.of("id")
         activity = run.source.activity(sample.worker)
-        event, length = launch_bound_gaps(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
-        place = np.searchsorted(ids, activity.id[event])
+        causes, length = launch_bound_gaps(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
+        place = np.searchsorted(ids, activity.id[causes.event])
         parts.append(
             pd.DataFrame({
                 "operator": sample.of("operator")[place], "waited": length, "alone": sample.alone[place],

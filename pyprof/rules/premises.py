@@ -25,6 +25,11 @@ def _launches(run: Run) -> None:
     run.need_launches()
 
 
+def _launches_if_any(run: Run) -> None:
+    if not run.on_cpu:
+        run.need_launches()
+
+
 def _steps(run: Run) -> None:
     run.need_steps()
 
@@ -41,5 +46,8 @@ def _kinds(run: Run) -> None:
 
 GPU = Premise("something ran on a GPU", _gpu)
 LAUNCHES = Premise("the calls of the CUDA API are recorded", _launches)
+LAUNCHES_IF_ANY = Premise(
+    "if something ran on a GPU, the calls of the CUDA API are recorded", _launches_if_any
+)
 STEPS = Premise("the recording is cut into iterations", _steps)
 KINDS = Premise("the kind of nearly all kernels is known, by their time", _kinds)

@@ -11,42 +11,21 @@ import pandas as pd
 
 from pyprof import intervals
 from pyprof.analysis.partition import Union
-from pyprof.model import Ints
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
+from pyprof.rules.host_places import collections, main_thread, places, ranges_with, texts_like
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.store.ids import first_id
 from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
 from pyprof.units import duration, percent
 
-# torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
-_COLLECTIONS = ("Python GC", "<built-in function collect>")
 # torch._dynamo's names of ranges that compile a frame, and of functions that resume after a graph break.
 _COMPILATIONS = (
     "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
     "entire_frame_compile (dynamo_timed)", "entire_frame_compile",
 )  # fmt: skip
 _RESUMED = "%: torch\\_dynamo\\_resume\\_in\\_%"
-
-
-def _codes(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
-    """Return texts of ranges that match an SQL pattern, by their ids."""
-    out: dict[int, str] = {}
-    for pattern in patterns:
-        out |= dict(run.store.rows("select id, text from string where text like ? escape '\\'", (pattern,)))
-    return out
-
-
-def _ranges(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
-    """Return ranges with these texts that begin in [start, end): text, start_ns, duration_ns, by start."""
-    columns = run.store.columns(
-        f"""select text, start_ns, duration_ns from range
-            where id >= {first_id(worker)} and id < {first_id(worker + 1)} and start_ns >= {start} and start_ns < {end}
-            and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
-    )
-    return {name: column.values for name, column in columns.items()}
 
 
 @rule("R33", "gc_or_cpu_python", GPU)
@@ -57,13 +36,11 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     Fires: 2 ms of garbage collection in each step of 100 ms, the GPU idle; 15 ms in an operator on tensors of the CPU.
     Silent: the same while kernels run; 0.9 ms; an operator that launches kernels.
     """
-    codes = _codes(run, _COLLECTIONS)
     collected, count, operators = 0, 0, []
     for sample in run.samples:
         events = sample.of("start_ns")
         busy = Union(events, events + sample.of("duration_ns"))
-        ranges = _ranges(run, codes, sample.worker, sample.start, sample.end)
-        union = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+        union = collections(run, sample)
         count += len(union.start)
         collected += _idle(union, busy)
         operators.append(_operators(run, sample, busy))
@@ -90,8 +67,10 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
     problems, advice, rows = [], [], list[dict[str, Any]]()
     if garbage:
         time, count = garbage
+        source = places(run, collects=True)["place"].iloc[:1].tolist()
         problems.append(
-            f"Python collects garbage for {percent(run.share(time))} of the time while the GPU does nothing."
+            f"Python collects garbage for {percent(run.share(time))} of the time while the GPU does nothing"
+            f"{', ' + source[0] if source else ''}."
         )
         advice.append(
             "Call gc.freeze() after building the model, and gc.disable() with gc.collect() every N steps."
@@ -160,21 +139,6 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     return pd.DataFrame({"operator": columns["operator"].values[order], "idle": own})[plain]
 
 
-def main_thread(run: Run, worker: int) -> int:
-    """Return the thread whose number is that of the process, as on Linux; else the one with the most executions."""
-    rows = run.store.rows(
-        """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid
-           and exists (select 1 from op where thread = t.id)""",
-        (worker,),
-    )
-    rows = rows or run.store.rows(
-        """select thread from op where id >= ? and id < ? and thread is not null
-           group by 1 order by count(*) desc, 1 limit 1""",
-        (first_id(worker), first_id(worker + 1)),
-    )
-    return int(rows[0][0]) if rows else -1
-
-
 @rule("R35", "recompiles")
 def recompiles(run: Run) -> Finding | None:
     """torch.compile compiles again after the first iteration, or breaks the graph in every step. This rule looks at all
@@ -188,7 +152,7 @@ def recompiles(run: Run) -> Finding | None:
             "needs torch's operator events, which this recording lacks; record with torch.profiler"
         )
     run.need_steps()
-    compiling, resumed = _codes(run, _COMPILATIONS), _codes(run, (_RESUMED,))
+    compiling, resumed = texts_like(run, _COMPILATIONS), texts_like(run, (_RESUMED,))
     if not compiling and not resumed:
         return None
     aggregation = run.source.aggregation
@@ -206,10 +170,10 @@ def recompiles(run: Run) -> Finding | None:
     )
     problems, rows = list[str](), list[dict[str, Any]]()
     for worker, start, end, steps in windows:
-        ranges = _ranges(run, compiling, worker, start, end)
+        ranges = ranges_with(run, compiling, worker, start, end)
         union = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
         count = len(union.start)
-        breaks = _ranges(run, resumed, worker, start, end)["text"]
+        breaks = ranges_with(run, resumed, worker, start, end)["text"]
         if count >= limit("R35.compiles"):
             problems.append(f"{count} compilations after the first iteration take {duration(len(union))}")
             rows += [

@@ -14,8 +14,8 @@ from pyprof.analysis.host_work import PLACE, HostWork
 from pyprof.analysis.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
+from pyprof.rules.host_places import main_thread
 from pyprof.rules.premises import STEPS
-from pyprof.rules.python import main_thread
 from pyprof.rules.thresholds import limit
 from pyprof.store.ids import first_id
 from pyprof.units import duration, percent

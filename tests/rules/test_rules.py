@@ -95,6 +95,19 @@ def busy(made: Small, time: int, name: str = GEMM, at: int = 500_000, **more: ob
     return made
 
 
+def alone(time: int, *, function: bool = True, wait: str = "") -> Small:
+    """Without a GPU: in each step of 1 ms an operator, then other code, in a function or none."""
+    made = Small(gpu=None)
+    for t in made.each():
+        op = made.op("linear", t, t + 990_000 - time, line=9)
+        made.cpu("aten::addmm", t, 990_000 - time, op)
+        if function:
+            made.ran("train.py(7): tokenize", t + 990_000 - time, time, 4)
+        if wait:
+            made.ran(wait, t + 990_000 - time, time)
+    return made
+
+
 def untimed(count: int = 0) -> Small:
     made = Small(steps=0)
     made.kernel(GEMM, 500_000, 100_000, made.op("linear", 0, 1_000))
@@ -587,13 +600,17 @@ CASES = {
     "R46": Case(
         lambda: on_cpu(40, 15_000), None, lambda: on_cpu(20, 15_000), None, lambda: on_cpu(3, 200_000),
     ),
-    # Four calls take 38 ms more than the other 96, of 1 s; 100 of 1,000 is the limit.
     # 800 us more in one of ten steps are 80 us a step, of the nine others.
+    "R49": Case(
+        lambda: working(400_000), 10 * 400_000, lambda: working(199_000),
+        lambda: stream_of(4_000, linked=False), lambda: working(400_000, hidden=True),
+    ),
     "R48": Case(
         lambda: long_step(900_000), 9 * 80_000, lambda: long_step(200_000), untimed, lambda: long_step(100_000),
     ),
+    # Four calls take 38 ms more than the other 96, of 1 s; 100 of 1,000 is the limit.
     "R47": Case(
-        lambda: uneven(*[40_000_000] * 4), 4 * 38_000_000, lambda: uneven(*[27_000_000] * 4),
+        lambda: uneven(*[40_000_000] * 4), None, lambda: uneven(*[27_000_000] * 4),
         lambda: uneven(*[40_000_000] * 4, shapes=None), lambda: uneven(),
     ),
 }  # fmt: skip
@@ -608,6 +625,23 @@ def collecting(time: int, hidden: bool = False, functions: bool = True) -> Small
         if time:
             made.ran("<built-in function collect>", t + (600_000 if hidden else 100_000), time, 4)
             made.ran("Python GC", t + (600_000 if hidden else 100_000), time, 4)
+    return made
+
+
+def working(
+    time: int, name: str = "train.py(7): augment", hidden: bool = False, inside: bool = False
+) -> Small:
+    """A function runs before the launch of each step's kernel, with the GPU idle, or busy."""
+    made = Small()
+    for t in made.each():
+        made.ran("train.py(3): step", t, 900_000, 4)
+        made.ran(name, t + 100_000, time, 4)
+        if hidden:
+            made.kernel(GEMM, t + 90_000, time + 100_000, made.op("linear", t, t + 1_000), launch=t)
+        if inside:
+            made.op("tolist", t + 100_000, t + 100_000 + time)
+        op = made.op("linear", t + time + 110_000, t + time + 120_000, line=9)
+        made.kernel(GEMM, t + time + 200_000, 890_000 - time, op, launch=t + time + 112_000)
     return made
 
 
@@ -821,10 +855,8 @@ def test_uneven_calls_say_where_they_are() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("first", "saving"), [(True, None), (False, 38_000_000)])
-def test_what_the_first_of_equal_calls_takes_in_one_pass_may_be_one_time_work(
-    first: bool, saving: int | None
-) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_what_the_first_of_equal_calls_takes_in_one_pass_may_be_one_time_work(first: bool) -> None:
     """One of 20 equal calls takes 40 of 178 ms."""
     made = Small(steps=0, gpu=None)
     start = 0
@@ -834,7 +866,6 @@ def test_what_the_first_of_equal_calls_takes_in_one_pass_may_be_one_time_work(
         start += time
     found = outcome("R47", made).finding
     assert found is not None
-    assert found.saving == saving
     assert ("which may be one-time work" in found.problem) == first
 
 
@@ -842,7 +873,7 @@ def test_narrower_types_do_not_save_what_interrupts_products() -> None:
     """Nine of 100 products, or of 110, take 35 ms in place of 2: without these 33 ms each, products take 200 of 1,000
     ms, which is at the limit of R44, or 220, half of which bfloat16 saves."""
     few, many = fired(uneven(*[35_000_000] * 9)), fired(uneven(*[35_000_000] * 9, calls=11))
-    assert few["R47"].saving == many["R47"].saving == 9 * 33_000_000
+    assert few["R47"].saving is many["R47"].saving is None
     assert "R44" not in few
     assert many["R44"].saving == 110 * 2_000_000 // 2
     assert (
@@ -850,7 +881,7 @@ def test_narrower_types_do_not_save_what_interrupts_products() -> None:
         in many["R44"].problem
     )
     assert many["R44"].evidence[0]["time_ns"] == 110 * 2_000_000
-    assert next(iter(many)) == "R47"
+    assert next(iter(many)) != "R44"  # a bound, after what was measured
 
 
 @pytest.mark.parametrize(("count", "fires"), [(20, True), (19, False)])
@@ -896,6 +927,7 @@ def test_rules_about_gpus_say_that_a_recording_has_none():
         "R46",
         "R47",
         "R48",
+        "R49",
     }
 
 
@@ -933,3 +965,47 @@ def test_copies_around_a_product_are_no_product() -> None:
     assert problem is not None
     assert "in float32 take 600 us, " in problem.problem
     assert problem.evidence[0]["time_ns"] == 600_000
+
+
+@pytest.mark.parametrize(
+    ("made", "words", "advice"),
+    [
+        (working(400_000), "for 400 us a step, 39.6 % of the time, while the CPU is in augment (train.py:7).",
+         "Move it out of the step"),
+        (working(400_000, "<built-in function sleep>"), "is in <built-in function sleep> (train.py:3).",
+         "Remove the sleep"),
+        (working(400_000, "torch/serialization.py(940): save"),
+         "is in save (torch/serialization.py:940), called from train.py:3.", "Save every N steps"),
+        (working(400_000, inside=True), None, None),
+        (working(400_000, "<built-in function collect>"), None, None),
+    ],
+    ids=["function", "sleep", "library", "operator", "collection"],
+)  # fmt: skip
+def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(
+    made: Small, words: str, advice: str
+) -> None:
+    """400 us of each step; the last kernel ends at 10.09 ms. For the rest, launches are late."""
+    found = outcome("R49", made).finding
+    assert (found is None) == (words is None)
+    if found is not None:
+        assert words in found.problem
+        assert found.advice.startswith(advice)
+        launches = outcome("R05", made).finding
+        assert launches is None or launches.saving < found.saving
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (alone(300_000), "The program spends 300 us a step, 30.0 % of the time, in tokenize (train.py:7)."),
+        # The last step has no operator after it: nine stretches of 210 us, with the 10 us after the function.
+        (alone(200_000, function=False), "outside of operators, before linear (train.py:9)."),
+        (alone(80_000, function=False), None),
+        (alone(300_000, function=False, wait="gloo:all_reduce"), None),
+    ],
+    ids=["function", "unknown", "little", "collective"],
+)
+def test_without_a_gpu_it_is_the_time_of_the_program(made: Small, words: str | None) -> None:
+    found = outcome("R49", made).finding
+    assert (found is None) == (words is None)
+    assert found is None or words is None or words in found.problem

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work of the CPU that the GPU waits for: where in the program it is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from pyprof.analysis.host_work import HostWork
+from pyprof.analysis.idle_gaps import launch_bound
+from pyprof.analysis.partition import Union
+from pyprof.analysis.places import place_texts, user_line
+from pyprof.model import Ints
+from pyprof.rules import Finding, Rows, rule
+from pyprof.rules.premises import LAUNCHES_IF_ANY
+from pyprof.rules.thresholds import limit
+from pyprof.store.ids import first_id
+from pyprof.units import percent
+
+if TYPE_CHECKING:
+    from pyprof.rules.context import Run
+    from pyprof.rules.event_sample import Sample
+
+_FRAME = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
+_COLLECTIONS = (
+    "Python GC",
+    "<built-in function collect>",
+)  # torch.profiler's names of a collection, and of a call of it
+_SAVES = re.compile(r"serialization\.py|torch\.save|checkpoint", re.IGNORECASE)
+_SLEEPS = re.compile(r"built-in function sleep")
+
+
+def placed(run: Run) -> pd.DataFrame:
+    """Return the stretches of the samples in which a GPU waited for a launch, or without a GPU the program, while the
+    CPU was in one place outside of operators for long: the worker, the place with its line, time in ns, and whether
+    Python collected garbage then."""
+    parts = [_of(run, sample) for sample in run.samples]
+    columns = {"worker": np.int64, "place": object, "known": bool, "waited": np.int64, "collects": bool}
+    empty = pd.DataFrame({name: np.empty(0, kind) for name, kind in columns.items()})
+    return pd.concat([empty, *parts], ignore_index=True)
+
+
+def places(run: Run, collects: bool) -> pd.DataFrame:
+    """Return the places of such stretches, the longest first: `place`, `known`, `waits`, and `time` in ns of the
+    window. It is the mean over the workers; where few of them are in a place, these are named, and the time is what
+    they take more than the median worker, since the others wait for them. A place is left out unless a worker is in it
+    in half of the steps, and where it is not known, stretches count as the median of all: the rest may be noise."""
+    own = run.placed[run.placed["collects"] == collects]
+    names = dict(run.store.rows("select id, name from worker"))
+    rows = []
+    for place, stretches in own.groupby("place", sort=False):
+        known = bool(stretches["known"].all())
+        by_worker = stretches.groupby("worker")["waited"]
+        if 2 * by_worker.size().max() < run.sampled_steps:
+            continue
+        sums = by_worker.sum()
+        if not known:
+            sums = (by_worker.size() * stretches["waited"].median()).clip(upper=sums)
+        times = sums.reindex([sample.worker for sample in run.samples], fill_value=0)
+        most, middle = times.max(), times.sort_values().iloc[(len(times) - 1) // 2]
+        few = 2 * middle < most
+        at = f", on {', '.join(names[n] for n in times.index[2 * times >= most])}" if few else ""
+        time = run.scaled((most - middle if few else times.mean()) * run.workers)
+        rows.append((f"{place}{at}", known, len(stretches), time, place))
+    table = pd.DataFrame(rows, columns=["place", "known", "waits", "time", "name"])
+    return table.sort_values("time", ascending=False, kind="stable")
+
+
+def named_places(run: Run) -> pd.DataFrame:
+    """Return the places that R49 is about: those with enough of the time."""
+    table = places(run, collects=False)
+    shares = table["time"].map(run.share)
+    return table[(shares > limit("R49.share")) & (table["known"] | (shares > limit("R49.unknown")))]
+
+
+def waits_named(run: Run) -> int:
+    """Return how long a GPU waits for what R33 and R49 are about, in ns of the window."""
+    waits = run.placed
+    own = waits["collects"] | waits["place"].isin(named_places(run)["name"])
+    return run.scaled(int(waits.loc[own, "waited"].sum()))
+
+
+def _of(run: Run, sample: Sample) -> pd.DataFrame:
+    activity = run.source.activity(sample.worker)
+    work = HostWork(activity, (min(activity.span[0], sample.start), sample.end))
+    thread, start, end = _without_operators(run, sample, work) if run.on_cpu else _late(run, sample)
+    times = work.times(thread, start, end)
+    low, waited = (times[name].to_numpy(np.int64) for name in ("low", "time"))
+    waited = waited - activity.paused.within(low, low + waited)
+    within = [one.within(low, low + waited) for one in (activity.dataloader, _collectives(run, sample))]
+    outside = (times["operator"] < 0) & (waited >= limit("R49.length"))
+    keep = outside & (2 * np.maximum(*within) <= waited)
+    low, waited = low[keep], waited[keep]
+    stretch, text, function = times.loc[keep, ["stretch", "text", "function"]].to_numpy(np.int64).T
+    collected = collections(run, sample).within(low, low + waited)
+    thread = thread[stretch]
+    stacks = work.stacks(thread, low)
+    host = np.where(function >= 0, function, text)
+    texts = place_texts(run.store, work.stack, pd.DataFrame({
+        "call": -1, "host": host, "where": 1, "operator": work.following(thread, low), "stack": stacks,
+    }))  # fmt: skip
+    named = [
+        _named(name, operator, lines, number >= 0)
+        for name, operator, lines, number in zip(
+            texts["host"], texts["operator"], texts["stack"], stacks.tolist()
+        )
+    ]
+    return pd.DataFrame({
+        "worker": sample.worker, "place": named,
+        "known": function >= 0, "waited": waited, "collects": 2 * collected > waited,
+    })  # fmt: skip
+
+
+def _late(run: Run, sample: Sample) -> tuple[Ints, Ints, Ints]:
+    """Return the stretches, by thread, in which the GPU waited for a launch."""
+    ids = sample.of("id")
+    if not len(ids):
+        return ids, ids, ids
+    activity = run.source.activity(sample.worker)
+    causes, _ = launch_bound(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
+    return causes.thread, causes.start, causes.end
+
+
+def _without_operators(run: Run, sample: Sample, work: HostWork) -> tuple[Ints, Ints, Ints]:
+    """Return the stretches in which the main thread is in no operator."""
+    thread, paused = main_thread(run, sample.worker), run.source.activity(sample.worker).paused
+    busy = work.busy(thread)
+    busy = Union(np.r_[busy.start, paused.start], np.r_[busy.end, paused.end])
+    start = np.clip(np.r_[sample.start, busy.end], sample.start, sample.end)
+    end = np.clip(np.r_[busy.start, sample.end], sample.start, sample.end)
+    long = end - start >= limit("R49.length")
+    return np.full(int(long.sum()), thread), start[long], end[long]
+
+
+def _named(host: str | None, operator: str | None, lines: str | None, around: bool) -> str:
+    """Return where the CPU is: a name, its line, and the line of the user's program that it was called from. `around`:
+    whether the lines are those around it, not those of the operator that follows.
+
+    >>> _named("torch/serialization.py(940): save", None, "train.py:60\\ntorch/serialization.py:940", True)
+    'in save (torch/serialization.py:940), called from train.py:60'
+    >>> _named(None, "embedding", "train.py:9\\nnet.py:30", False)
+    'outside of operators, before embedding (net.py:30)'
+    """
+    line = (lines or "").rpartition("\n")[2]
+    if host is None or not around:
+        follows = f", before {operator}{f' ({line})' if line else ''}" if operator else ""
+        return (f"in {host}" if host else "outside of operators") + follows
+    match = _FRAME.match(host)
+    name, own = (match["function"], f"{match['file']}:{match['line']}") if match else (host, line)
+    caller = user_line(lines)
+    called = f", called from {caller}" if caller and caller != own else ""
+    return f"in {name}{f' ({own})' if own else ''}{called}"
+
+
+def collections(run: Run, sample: Sample) -> Union:
+    """Return the garbage collections of a sample."""
+    return _ranges_within(run, sample, _COLLECTIONS)
+
+
+def _collectives(run: Run, sample: Sample) -> Union:
+    """Return the collectives of a sample that run on the CPU."""
+    return _ranges_within(run, sample, ("gloo:%", "mpi:%"))
+
+
+def _ranges_within(run: Run, sample: Sample, patterns: tuple[str, ...]) -> Union:
+    codes = texts_like(run, patterns)
+    ranges = ranges_with(run, codes, sample.worker, sample.start, sample.end)
+    return Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+
+
+def main_thread(run: Run, worker: int) -> int:
+    """Return the thread whose number is that of the process, as on Linux; else the one with the most executions."""
+    rows = run.store.rows(
+        """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid
+           and exists (select 1 from op where thread = t.id)""",
+        (worker,),
+    )
+    rows = rows or run.store.rows(
+        """select thread from op where id >= ? and id < ? and thread is not null
+           group by 1 order by count(*) desc, 1 limit 1""",
+        (first_id(worker), first_id(worker + 1)),
+    )
+    return int(rows[0][0]) if rows else -1
+
+
+def texts_like(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
+    """Return texts of ranges that match an SQL pattern, by their ids."""
+    out: dict[int, str] = {}
+    for pattern in patterns:
+        out |= dict(run.store.rows("select id, text from string where text like ? escape '\\'", (pattern,)))
+    return out
+
+
+def ranges_with(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
+    """Return ranges with these texts that begin in [start, end): text, start_ns, duration_ns, by start."""
+    columns = run.store.columns(
+        f"""select text, start_ns, duration_ns from range
+            where id >= {first_id(worker)} and id < {first_id(worker + 1)} and start_ns >= {start} and start_ns < {end}
+            and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
+    )
+    return {name: column.values for name, column in columns.items()}
+
+
+@rule(
+    "R49",
+    "host_work",
+    LAUNCHES_IF_ANY,
+    rows=Rows("idle", "Idle time", without_gpu=Rows("step_time", "Step Time")),
+)
+def host_work(run: Run) -> Finding | None:
+    """The CPU is in one place of the program that launches nothing, Python code, a file, another library, and the GPU
+    waits for it; without a GPU, the program is there, outside of operators. Shorter waits than 0.2 ms are those of any
+    launch (R05). Garbage collection is R33, waits for the DataLoader R08. The saving is that of the first place. What
+    is in no function or range that was recorded has to be more.
+
+    Fires: 400 us in a function between the operators of each step of 1 ms, the GPU idle.
+    Silent: the same while kernels run; 20 us; the same time in an operator.
+    """
+    table = named_places(run)
+    if not len(table):
+        return None
+    place, known, _, time, _ = next(table.itertuples(index=False))
+    times = f"{run.time(time)}, {percent(run.share(time))} of the time,"
+    who = f"The program spends {times}" if run.on_cpu else f"The GPU waits for {times} while the CPU is"
+    more = "" if known else (
+        " To know the line, record with torch.profiler(with_stack=True), or with pyprof run --sample cpu and look at "
+        "the samples in the timeline."
+    )  # fmt: skip
+    return run.finding(
+        f"{who} {place}.",
+        _advice(place, run.on_cpu) + more,
+        time,
+        run.top(table, "time", place="place", waits="waits", time_ns="time"),
+        "A step gets shorter, and the report idle no longer has the place.",
+    )
+
+
+def _advice(place: str, on_cpu: bool) -> str:
+    if _SLEEPS.search(place):
+        return "Remove the sleep, or wait for the event itself in another thread."
+    if _SAVES.search(place):
+        return (
+            "Save every N steps; or copy the state and write it in another thread or process "
+            "(torch.distributed.checkpoint.async_save)."
+        )
+    after = "" if on_cpu else " What has to stay can run after the launches of the step, while the GPU works."
+    return (
+        "Move it out of the step: into workers of the DataLoader, another thread, or before the loop; or do it every "
+        f"N steps.{after}"
+    )
