@@ -92,9 +92,8 @@ def pass_ends(log: HostLog) -> Turns | None:
         spans = spans.take(in_module)
     part = np.arange(len(spans.start))
     if in_module.any() or known.has_shapes[spans.key].any():
-        layers = np.flatnonzero(
-            known.has_weights[spans.key]
-        )  # each is once in a pass, whatever else passes compute
+        # Each layer is once in a pass, whatever else passes compute.
+        layers = np.flatnonzero(known.has_weights[spans.key])
         part = layers if len(layers) else part
     starts = _starts(log, spans.take(part), 2 if in_module.any() else _LEAST)
     if starts is None:

@@ -336,11 +336,11 @@ class Run(SteadySteps):
     # --- single events
 
     @cached_property
-    def placed(self) -> pd.DataFrame:
+    def host_stretches(self) -> pd.DataFrame:
         """Stretches in which a GPU waits while the CPU is in one place of the program."""
-        from pyprof.rules.host_places import placed
+        from pyprof.rules.host_places import host_stretches
 
-        return placed(self)
+        return host_stretches(self)
 
     @cached_property
     def samples(self) -> list[Sample]:

@@ -25,30 +25,28 @@ if TYPE_CHECKING:
     from pyprof.rules.event_sample import Sample
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
-_COLLECTIONS = (
-    "Python GC",
-    "<built-in function collect>",
-)  # torch.profiler's names of a collection, and of a call of it
-_SAVES = re.compile(r"serialization\.py|torch\.save|checkpoint", re.IGNORECASE)
+# torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
+_COLLECTIONS = ("Python GC", "<built-in function collect>")
+_SAVES = re.compile(r"torch[/\\]serialization\.py|torch\.save|save_checkpoint")
 _SLEEPS = re.compile(r"built-in function sleep")
 
 
-def placed(run: Run) -> pd.DataFrame:
+def host_stretches(run: Run) -> pd.DataFrame:
     """Return the stretches of the samples in which a GPU waited for a launch, or without a GPU the program, while the
     CPU was in one place outside of operators for long: the worker, the place with its line, time in ns, and whether
     Python collected garbage then."""
-    parts = [_of(run, sample) for sample in run.samples]
+    parts = [_stretches(run, sample) for sample in run.samples]
     columns = {"worker": np.int64, "place": object, "known": bool, "waited": np.int64, "collects": bool}
     empty = pd.DataFrame({name: np.empty(0, kind) for name, kind in columns.items()})
     return pd.concat([empty, *parts], ignore_index=True)
 
 
-def places(run: Run, collects: bool) -> pd.DataFrame:
+def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
     """Return the places of such stretches, the longest first: `place`, `known`, `waits`, and `time` in ns of the
     window. It is the mean over the workers; where few of them are in a place, these are named, and the time is what
     they take more than the median worker, since the others wait for them. A place is left out unless a worker is in it
     in half of the steps, and where it is not known, stretches count as the median of all: the rest may be noise."""
-    own = run.placed[run.placed["collects"] == collects]
+    own = run.host_stretches[run.host_stretches["collects"] == collects]
     names = dict(run.store.rows("select id, name from worker"))
     rows = []
     for place, stretches in own.groupby("place", sort=False):
@@ -69,21 +67,21 @@ def places(run: Run, collects: bool) -> pd.DataFrame:
     return table.sort_values("time", ascending=False, kind="stable")
 
 
-def named_places(run: Run) -> pd.DataFrame:
+def places_to_report(run: Run) -> pd.DataFrame:
     """Return the places that R49 is about: those with enough of the time."""
-    table = places(run, collects=False)
+    table = sums_by_place(run, collects=False)
     shares = table["time"].map(run.share)
     return table[(shares > limit("R49.share")) & (table["known"] | (shares > limit("R49.unknown")))]
 
 
-def waits_named(run: Run) -> int:
+def reported_waits(run: Run) -> int:
     """Return how long a GPU waits for what R33 and R49 are about, in ns of the window."""
-    waits = run.placed
-    own = waits["collects"] | waits["place"].isin(named_places(run)["name"])
+    waits = run.host_stretches
+    own = waits["collects"] | waits["place"].isin(places_to_report(run)["name"])
     return run.scaled(int(waits.loc[own, "waited"].sum()))
 
 
-def _of(run: Run, sample: Sample) -> pd.DataFrame:
+def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
     activity = run.source.activity(sample.worker)
     work = HostWork(activity, (min(activity.span[0], sample.start), sample.end))
     thread, start, end = _without_operators(run, sample, work) if run.on_cpu else _late(run, sample)
@@ -125,8 +123,11 @@ def _late(run: Run, sample: Sample) -> tuple[Ints, Ints, Ints]:
 
 
 def _without_operators(run: Run, sample: Sample, work: HostWork) -> tuple[Ints, Ints, Ints]:
-    """Return the stretches in which the main thread is in no operator."""
+    """Return the stretches in which the main thread is in no operator; none where no operator was recorded."""
     thread, paused = main_thread(run, sample.worker), run.source.activity(sample.worker).paused
+    if thread < 0:
+        none = np.empty(0, np.int64)
+        return none, none, none
     busy = work.busy(thread)
     busy = Union(np.r_[busy.start, paused.start], np.r_[busy.end, paused.end])
     start = np.clip(np.r_[sample.start, busy.end], sample.start, sample.end)
@@ -214,12 +215,12 @@ def host_work(run: Run) -> Finding | None:
     """The CPU is in one place of the program that launches nothing, Python code, a file, another library, and the GPU
     waits for it; without a GPU, the program is there, outside of operators. Shorter waits than 0.2 ms are those of any
     launch (R05). Garbage collection is R33, waits for the DataLoader R08. The saving is that of the first place. What
-    is in no function or range that was recorded has to be more.
+    is in no recorded Python function has to be more.
 
     Fires: 400 us in a function between the operators of each step of 1 ms, the GPU idle.
     Silent: the same while kernels run; 20 us; the same time in an operator.
     """
-    table = named_places(run)
+    table = places_to_report(run)
     if not len(table):
         return None
     place, known, _, time, _ = next(table.itertuples(index=False))

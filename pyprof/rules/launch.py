@@ -16,7 +16,7 @@ from pyprof.model import Ints
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample, kind
-from pyprof.rules.host_places import waits_named
+from pyprof.rules.host_places import reported_waits
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -47,7 +47,7 @@ def launch_bound(run: Run) -> Finding | None:
     waits = _waits(run)
     waited, alone = (int(part["waited"].sum()) for part in (waits, waits[waits["alone"]]))
     late = int(run.late * alone / waited) if waited else 0
-    elsewhere = min(waits_named(run), late)
+    elsewhere = min(reported_waits(run), late)
     if run.share(late - elsewhere) <= limit("R05.late"):
         return None
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])

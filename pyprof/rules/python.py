@@ -14,7 +14,7 @@ from pyprof.analysis.partition import Union
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
-from pyprof.rules.host_places import collections, main_thread, places, ranges_with, texts_like
+from pyprof.rules.host_places import collections, main_thread, ranges_with, sums_by_place, texts_like
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
@@ -67,7 +67,7 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
     problems, advice, rows = [], [], list[dict[str, Any]]()
     if garbage:
         time, count = garbage
-        source = places(run, collects=True)["place"].iloc[:1].tolist()
+        source = sums_by_place(run, collects=True)["place"].iloc[:1].tolist()
         problems.append(
             f"Python collects garbage for {percent(run.share(time))} of the time while the GPU does nothing"
             f"{', ' + source[0] if source else ''}."

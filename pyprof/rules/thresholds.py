@@ -101,7 +101,7 @@ LIMITS = {
     "R47.share": Limit(0.10, "", "share of the slow calls' time beyond those medians"),
     "R49.length": Limit(200_000, "ns", "time of the CPU in one place, while the GPU waits, that counts, at least"),
     "R49.share": Limit(0.03, "", "share of such waits, of one place"),
-    "R49.unknown": Limit(0.10, "", "the same share, where no function or range of the place is recorded"),
+    "R49.unknown": Limit(0.10, "", "the same share, where no Python function is recorded"),
 }  # fmt: skip
 
 

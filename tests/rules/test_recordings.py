@@ -18,7 +18,7 @@ from pyprof import session
 from pyprof.reports import every
 from pyprof.rules import Finding, launch
 from pyprof.rules.context import Run
-from pyprof.rules.host_places import waits_named
+from pyprof.rules.host_places import reported_waits
 from pyprof.units import duration
 from tests import kineto
 from tests.rules.test_any import checked
@@ -226,7 +226,7 @@ def test_figures_of_findings_are_those_of_the_tables(data, name):
     run = Run(prof.source())
     of_phase = {"categories": "phase"}
     expected = {
-        "R05": _mean(prof, "step_time", "launch_bound_ns", **of_phase) - waits_named(run),
+        "R05": _mean(prof, "step_time", "launch_bound_ns", **of_phase) - reported_waits(run),
         "R28": _mean(prof, "overlap", "exposed_ns"),
         "R09": _mean(prof, "step_time", "data_loader_ns", **of_phase),
     }

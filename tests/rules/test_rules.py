@@ -108,6 +108,14 @@ def alone(time: int, *, function: bool = True, wait: str = "") -> Small:
     return made
 
 
+def only_ranges() -> Small:
+    """Without a GPU, and without operators: nobody knows what the program does in its ranges."""
+    made = Small(gpu=None)
+    for t in made.each():
+        made.ran("load", t, 900_000)
+    return made
+
+
 def untimed(count: int = 0) -> Small:
     made = Small(steps=0)
     made.kernel(GEMM, 500_000, 100_000, made.op("linear", 0, 1_000))
@@ -976,10 +984,12 @@ def test_copies_around_a_product_are_no_product() -> None:
          "Remove the sleep"),
         (working(400_000, "torch/serialization.py(940): save"),
          "is in save (torch/serialization.py:940), called from train.py:3.", "Save every N steps"),
+        (working(400_000, "torch/utils/checkpoint.py(500): checkpoint"),
+         "is in checkpoint (torch/utils/checkpoint.py:500), called from train.py:3.", "Move it out of the step"),
         (working(400_000, inside=True), None, None),
         (working(400_000, "<built-in function collect>"), None, None),
     ],
-    ids=["function", "sleep", "library", "operator", "collection"],
+    ids=["function", "sleep", "library", "recomputation", "operator", "collection"],
 )  # fmt: skip
 def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(
     made: Small, words: str, advice: str
@@ -1002,8 +1012,9 @@ def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(
         (alone(200_000, function=False), "outside of operators, before linear (train.py:9)."),
         (alone(80_000, function=False), None),
         (alone(300_000, function=False, wait="gloo:all_reduce"), None),
+        (only_ranges(), None),
     ],
-    ids=["function", "unknown", "little", "collective"],
+    ids=["function", "unknown", "little", "collective", "no operators"],
 )
 def test_without_a_gpu_it_is_the_time_of_the_program(made: Small, words: str | None) -> None:
     found = outcome("R49", made).finding
