@@ -123,6 +123,9 @@ typedef struct {
     Py_ssize_t busy, calls, context, layer;     /* of those of a thread's state */
 } Watch;
 
+/* The objects that a Watch owns, its first fields. */
+enum { OWNED = (offsetof(Watch, signatures) - offsetof(Watch, recorder)) / sizeof(PyObject *) + 1 };
+
 static uint64_t watches;
 static unsigned long forks;
 static PyObject *name_state;
@@ -270,7 +273,7 @@ watch_init(Watch *self, PyObject *args, PyObject *kwargs)
 static int
 watch_traverse(Watch *self, visitproc visit, void *arg)
 {
-    for (int i = 0; i < 14; i++)
+    for (int i = 0; i < OWNED; i++)
         Py_VISIT((&self->recorder)[i]);
     return 0;
 }
@@ -278,7 +281,7 @@ watch_traverse(Watch *self, visitproc visit, void *arg)
 static int
 watch_clear(Watch *self)
 {
-    for (int i = 0; i < 14; i++)
+    for (int i = 0; i < OWNED; i++)
         Py_CLEAR((&self->recorder)[i]);
     return 0;
 }

@@ -14,8 +14,10 @@ not raise into the program catches `internal()` where it would catch `Exception`
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import chain, pairwise
+from pathlib import Path
 from types import FrameType
 
 
@@ -35,8 +37,11 @@ def from_handler(error: BaseException | None) -> bool:
 
 
 def _is_handler(frame: FrameType) -> bool:
-    """Return whether this is the frame of a signal handler: its arguments are a number and the interrupted frame."""
+    """Return whether this is the frame of a handler of the program: its arguments are a number and the interrupted
+    frame. Functions of PyProf with such arguments are none."""
     code, values = frame.f_code, frame.f_locals
+    if code.co_filename.startswith(_OWN):
+        return False
     positional = code.co_argcount
     more = code.co_varnames[positional + code.co_kwonlyargcount :][: bool(code.co_flags & _VARARGS)]
     arguments = chain(
@@ -46,6 +51,7 @@ def _is_handler(frame: FrameType) -> bool:
     return any(isinstance(left, int) and isinstance(right, FrameType) for left, right in pairwise(arguments))
 
 
+_OWN = str(Path(__file__).parents[2]) + os.sep
 _VARARGS = 4  # inspect.CO_VARARGS
 
 

@@ -39,7 +39,7 @@ def call(key: Key) -> Call:
     # torch writes the strides of each tensor that has some: where it does, one without is sparse. Others, exports of
     # PyProf too, leave out those of a contiguous tensor.
     if not any(map(_is_contiguous, shapes, strides)):
-        strides = [None if stride == [] else stride for stride in strides]
+        strides = list(map(_unknown_if_empty, strides))
     out = []
     for index, kind in enumerate(types):
         shape = shapes[index] if index < len(shapes) else []
@@ -100,7 +100,16 @@ def _tensors(shapes: Any, strides: Any) -> Value:
 
 
 def _is_contiguous(shape: Any, stride: Any) -> bool:
+    """Return whether the strides of a tensor, or of one of a list, are those of a contiguous one."""
+    if _is_shapes(shape) and isinstance(stride, list):
+        return any(map(_is_contiguous, shape, stride))
     return _is_shape(shape) and _is_shape(stride) and bool(stride) and not _tensor(shape, None, stride).stride
+
+
+def _unknown_if_empty(stride: Any) -> Any:
+    if isinstance(stride, list) and any(isinstance(one, list) for one in stride):
+        return list(map(_unknown_if_empty, stride))
+    return None if stride == [] else stride
 
 
 def _tensor(shape: list[int], dtype: str | None, stride: Any) -> Tensor:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof.model import Process
+from pyprof.store.moments import BEFORE
 from pyprof.store.write import columns, dimensions
 from pyprof.store.write.columns import WORKER_SHIFT
 from pyprof.store.write.operators import OUTSIDE, sibling
@@ -164,7 +165,12 @@ class _Move:
             offset = self._shift
         elif name == "id" and table in self._counts:
             offset = self._counts[table]
-        return pc.add(column, pa.scalar(offset, pa.int64())) if offset else None
+        if not offset:
+            return None
+        moved = pc.add(column, pa.scalar(offset, pa.int64()))
+        if table == "op" and name.endswith(_TIMES):  # before the first event of all, as it is of its part
+            moved = pc.if_else(pc.equal(column, BEFORE), column, moved)
+        return moved
 
 
 class _Pieces:
