@@ -28,7 +28,7 @@ from pyprof.analysis.device_steps import activities
 from pyprof.analysis.host_pieces import Host, HostPieces
 from pyprof.analysis.rank_clocks import between, clocks
 from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.analysis.timeline import Activity, Excerpt
 from pyprof.intervals import at_places
 from pyprof.model import Ints
 
@@ -42,10 +42,10 @@ KERNEL, COPY, COMMUNICATION, RANKS, QUEUED, LAUNCHING, HOST, CALL, LOADER, SYNC,
 
 
 class Rank:
-    """A worker's events, what they waited for, and its host."""
+    """A worker's events, what they waited for, and its host. `excerpt`: if not all of its activity counts."""
 
-    def __init__(self, source: Source, worker: int):
-        self.activity: Activity = source.activity(worker)
+    def __init__(self, source: Source, worker: int, excerpt: Excerpt | None = None):
+        self.activity: Activity = excerpt or source.activity(worker)
         self.host = Host(self.activity)
         self.releases = Dependencies(self.activity)
         activity = self.activity
@@ -55,8 +55,9 @@ class Rank:
         self.instance = np.full(len(activity.start), NONE, np.int32)
         rows = mutual(source)
         rows = rows[rows["worker"] == worker]
-        if len(rows):
-            self.instance[np.searchsorted(activity.id, rows["event"].to_numpy())] = rows["instance"]
+        place = np.searchsorted(activity.id, rows["event"].to_numpy())
+        there = np.r_[activity.id, NONE][place] == rows["event"]
+        self.instance[place[there]] = rows["instance"][there]
         # Numbers of texts and operators, in half the memory.
         self.kernel_name: Ints = activity.of_events("name").values.astype(np.int32)
         self.operator: Ints = activity.of_events("operator").values.astype(np.int32)

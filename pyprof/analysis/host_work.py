@@ -197,6 +197,24 @@ class HostWork:
                     row[moments] = one.at(time[moments])
         return out[0], out[1], out[2]
 
+    def since(self, thread: Ints, time: Ints) -> Ints:
+        """Return since when each thread has been in the place where it is at a moment: since its last operator, range or
+        Python function began or ended, -1 if none did."""
+        out = np.full(len(thread), _NONE, np.int64)
+        for number, moments in groups(thread):
+            kinds = (kind.get(number) for kind in (self._operators, self._ranges, self._function_times))
+            for one in kinds:
+                for edges in (one.start, np.sort(one.end)) if one else ():
+                    place = np.searchsorted(edges, time[moments], side="right") - 1
+                    out[moments] = np.maximum(out[moments], at_places(edges, place))
+        return out
+
+    def calls_of(self, functions: set[int]) -> Union:
+        """Return the time of all threads in some Python functions, by their texts."""
+        spans = self._functions
+        own = np.isin(spans.value, list(functions))
+        return Union(spans.start[own], (spans.start + spans.length)[own])
+
     def threads(self) -> list[int]:
         """Return the threads that ran operators."""
         return list(self._operators)

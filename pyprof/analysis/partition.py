@@ -107,6 +107,9 @@ class Union:
         return self.before(end) - self.before(start)
 
 
+NOTHING = Union(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def pauses(store: Store, worker: int) -> Union:
     """Return the time in which a worker's program waited for its recording to be read."""
     columns = store.columns(

@@ -22,7 +22,6 @@ import numpy as np
 
 from pyprof.analysis.timeline import Activity
 from pyprof.model import Column, Ints
-from pyprof.store.ids import first_id
 
 Part = dict[str, Any]  # arrays
 EVER = 1 << 61  # ns, beyond any recording
@@ -36,9 +35,8 @@ def parts(
 ) -> Iterator[tuple[dict[str, Column], Ints]]:
     """Yield columns of a worker's rows of a table and their times in ns, in the order of the ids, which is that of the
     times. Raises FormatError for rows in another order. `start`: returns the times."""
-    ids = first_id(activity.worker), first_id(activity.worker + 1)
     last = -EVER
-    for columns in activity.store.parts(table, names, *ids):
+    for columns in activity.store.parts(table, names, *activity.ids(table)):
         time = start(columns)
         if len(time):
             if time[0] < last or (time[1:] < time[:-1]).any():

@@ -18,11 +18,9 @@ from pyprof.model import KERNELS, MEMCPY, MEMSET, NO_PHASE, OPERATOR, PUSH_POP, 
 from pyprof.parse.paths import is_step
 from pyprof.store import reads
 from pyprof.store.files import Store
-from pyprof.store.ids import NUMBER_MASK, first_id
+from pyprof.store.ids import first_id
 from pyprof.store.kinds import OPERATOR_EVENT
-
-_MASK = NUMBER_MASK
-
+from pyprof.store.moments import first_from
 
 _CODES = {"kind", "device", "tc", "thread", "copy_from", "copy_to"}  # columns of few values
 
@@ -41,7 +39,7 @@ class Columns(Mapping[str, Column]):
     def __init__(self, activity: Activity, table: str, names: tuple[str, ...], kinds: tuple[int, ...] = ()):
         """`kinds`: of the rows, if not all."""
         self._store, self._table, self._names, self._kinds = activity.store, table, names, kinds
-        self._ids = first_id(activity.worker), first_id(activity.worker + 1)
+        self._ids = activity.ids(table)
         self._known: dict[str, Column] = {}
 
     def _read(self, names: tuple[str, ...]) -> dict[str, Column]:
@@ -102,6 +100,10 @@ class Activity:
         self.name, start, end = store.rows(query, (worker,))[0]
         self.span: tuple[int, int] = (start, end)
         self._ids = first_id(worker), first_id(worker + 1)
+
+    def ids(self, table: str) -> tuple[int, int]:
+        """Return the first id of its rows of a table, and the one after the last."""
+        return self._ids
 
     @cached_property
     def extent(self) -> tuple[int, int]:
@@ -175,7 +177,7 @@ class Activity:
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
         api = self._once("api")["api"]
-        place: Ints = (api.values & _MASK).astype(np.int32)
+        place: Ints = (api.values - self.ids("api")[0]).astype(np.int32)
         if api.present is not None:
             place[~api.present] = -1
         return place
@@ -319,3 +321,24 @@ class Activity:
         return Union(
             np.concatenate([one.start for one in unions]), np.concatenate([one.end for one in unions])
         )
+
+
+class Excerpt(Activity):
+    """The activity of a worker in a stretch of time: the events with these ids, with the calls that launched them, and
+    what else began on the host between two times in ns."""
+
+    def __init__(self, store: Store, worker: int, events: tuple[int, int], window: tuple[int, int]):
+        super().__init__(store, worker)
+        self._window = window
+        self._of_table = {"event": events}
+        low, high = self.ids("api")
+        query = "select min(api), max(api) + 1 from event where id >= ? and id < ?"
+        first, last = store.rows(query, events)[0]
+        if first is not None:
+            self._of_table["api"] = min(low, first), max(high, last)
+
+    def ids(self, table: str) -> tuple[int, int]:
+        if table not in self._of_table:
+            first, last = (first_from(self.store, table, self.worker, time) for time in self._window)
+            self._of_table[table] = first, last
+        return self._of_table[table]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of a recording without some of the delays of a rank: by how much its steps would be shorter.
+"""Replay of a recording without some of its work: by how much its steps would be shorter.
 
 Each event and each waiting call keeps what it waited for (`dependencies`) and the time that it took. If what released
 it comes earlier, it comes earlier by as much, until another of the things that it waits for holds it up. So its shift
@@ -8,17 +8,21 @@ as much earlier as its last arrival on any rank.
 
 Along a stream this is a recurrence, shift = min(shift before + a, b), whose solution is a running minimum: events in a
 row that wait for nothing but the one before and their launches are one operation on columns.
+
+The host of a rank is one line of time, on which its threads take turns. What is taken out of it makes all that follows
+come earlier, until a call that waits for the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from pyprof.analysis.critical_path import Rank
 from pyprof.analysis.dependencies import LAUNCH, NEVER, NONE, OTHER_STREAM, STREAM
+from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.rank_clocks import Clock, between
 from pyprof.model import Ints
 
@@ -31,6 +35,33 @@ class Removed(NamedTuple):
     event: int
     length: int
     on_host: bool
+
+
+class Edit(NamedTuple):
+    """What a rank would not do. `host`: stretches of its host, with what is launched and waited for in them;
+    `launching`: stretches of its host, of which what is launched stays; `waits`: stretches in which it would not wait
+    for the device; `gone`: ids of events; `in_time`: whether every launch would come before the device needs it."""
+
+    host: Union = NOTHING
+    launching: Union = NOTHING
+    waits: Union = NOTHING
+    gone: Ints | None = None
+    in_time: bool = False
+
+
+def together(edits: Iterable[Edit]) -> Edit:
+    """Return one edit of several."""
+    out = Edit()
+    for one in edits:
+        gone = [each for each in (out.gone, one.gone) if each is not None]
+        out = Edit(
+            out.host.with_(one.host),
+            out.launching.with_(one.launching),
+            out.waits.with_(one.waits),
+            np.concatenate(gone) if gone else None,
+            out.in_time or one.in_time,
+        )
+    return out
 
 
 class _Waits(NamedTuple):
@@ -75,6 +106,23 @@ class Replay:
         for rows in self._ranks.values():
             rows.reset()
         self._ranks[worker].remove(removed)
+        self._run()
+        return self._ranks[self._worker].shift_at(end)
+
+    def earlier(self, edits: Mapping[int, Edit], ends: Mapping[int, Ints]) -> dict[int, Ints]:
+        """Return by how many ns the ends of the steps of each rank would come earlier with edits. `ends`: of its steps,
+        by rank, on its clock."""
+        for number, rows in self._ranks.items():
+            rows.reset()
+            if number in edits:
+                rows.edit(edits[number])
+        self._run()
+        return {
+            number: np.array([self._ranks[number].shift_at(end) for end in own.tolist()], np.int64)
+            for number, own in ends.items()
+        }
+
+    def _run(self) -> None:
         arrived = {instance: dict(times) for instance, times in self._arrivals.items()}
         left = {instance: len(times) for instance, times in arrived.items()}
         for instance, times in arrived.items():
@@ -94,7 +142,6 @@ class Replay:
                 earlier = max(self._arrivals[instance].values()) - max(arrived[instance].values())
                 for rank, one in arrived[instance]:
                     self._ranks[rank].shift[one] = earlier
-        return self._ranks[self._worker].shift_at(end)
 
     def _before(self, worker: int, event: int) -> bool:
         rows = self._ranks[worker]
@@ -125,10 +172,23 @@ class _Rows:
         self._first = np.flatnonzero(begins)
         self._last = np.r_[self._first[1:], len(order)][: len(self._first)]
         self.segment_time = rank.activity.start[order[self._first]]
-        # By how much earlier than the last each of the three happened.
-        released = releases.released
-        self._slack = np.where(released == NEVER, _LONG, np.minimum(released.max(axis=0) - released, _LONG))
+        self._recorded = self._slacks()
+        self._since = np.r_[low, np.maximum(self.waits.end, low)]  # the end of the wait before
         self.reset()
+
+    def _slacks(self) -> Ints:
+        """Return by how much later each of the three could have happened without holding up the event: after each, an
+        event begins after as long as the median of those that it released."""
+        releases, start = self.rank.releases, self.rank.activity.start
+        out, self._between = np.full((3, len(start)), _LONG, np.int64), 0
+        for number, happened in enumerate(releases.released):
+            known, own = happened != NEVER, releases.kind == number
+            usual = int(np.median((start - happened)[own])) if own.any() else 0
+            if number == STREAM:
+                self._between = usual  # ns between events of a stream, at least
+            out[number, known] = np.clip(start - happened - usual, 0, _LONG)[known]
+            out[number, own] = 0
+        return out
 
     def _host_waits(self) -> _Waits:
         """Return the waits of the main thread, and those of others during which it had nothing to do."""
@@ -147,6 +207,10 @@ class _Rows:
         self.shift = np.zeros(len(self.rank.activity.id), np.int64)
         self._host = np.zeros(len(self.waits.end) + 1, np.int64)  # of the time after each wait
         self._less_host, self._less = np.zeros_like(self._host), np.zeros_like(self.shift)
+        # What is taken out of the host between the wait before each launch and the launch; and before, and in, a wait.
+        self._until_launch, self._until_wait = np.zeros_like(self.shift), np.zeros_like(self._host)
+        self._in_wait: Ints = np.zeros_like(self._host)
+        self._slack, self._gone = self._recorded, NOTHING
 
     def remove(self, delays: Iterable[Removed]) -> None:
         """Take away delays: of the host after the last wait before the launch, of a device in what the collective
@@ -159,11 +223,34 @@ class _Rows:
                 self._less[before if before >= 0 else event] += length
         self._host = self._less_host.copy()  # as it is where the window begins
 
+    def edit(self, edit: Edit) -> None:
+        """Take an edit into account."""
+        host, waits = edit.host.with_(edit.launching), self.waits
+        called = np.maximum(self.rank.releases.called, self.low)
+        since, self._gone = self._since, host
+        gone = edit.host.covers(called, called + 1)
+        if edit.gone is not None:
+            gone |= np.isin(self.rank.activity.id, edit.gone)
+        self._until_launch = host.within(since[self._turn], np.maximum(called, since[self._turn]))
+        self._until_wait = np.r_[host.within(since[:-1], np.maximum(waits.start, since[:-1])), 0]
+        free = host.with_(edit.waits)
+        self._in_wait = np.r_[np.where(free.covers(waits.start, waits.end), waits.end - waits.start, 0), 0]
+        activity = self.rank.activity
+        self._less[gone] = (activity.end - activity.start)[gone] + self._between
+        if edit.in_time:
+            releases = self.rank.releases
+            self._slack = self._recorded.copy()
+            self._slack[LAUNCH, (releases.previous >= 0) | (releases.other >= 0)] = _LONG
+
     def wait(self, place: int) -> None:
         """Shift the host after a wait."""
         event = int(self.waits.event[place])
+        before = int(self._host[place] + self._until_wait[place])
+        if self._in_wait[place]:
+            self._host[place + 1] = before + self._in_wait[place]
+            return
         early = int(self.rank.activity.end[event] - self.waits.start[place])
-        shift = min(int(self._host[place]) + max(early, 0), int(self.shift[event]))
+        shift = min(before + max(early, 0), int(self.shift[event]))
         self._host[place + 1] = shift + self._less_host[place + 1]
 
     def segment(self, place: int) -> int:
@@ -173,7 +260,8 @@ class _Rows:
         first = int(events[0])
         slack = self._slack[:, events]
         turn = int(self._turn[first])
-        launched = np.where(slack[LAUNCH] < _LONG, self._host[turn] + slack[LAUNCH], _LONG)
+        on_host = self._host[turn] + self._until_launch[events]
+        launched = np.where(slack[LAUNCH] < _LONG, on_host + slack[LAUNCH], _LONG)
         known = [int(launched[0])]
         for kind, before in (
             (STREAM, int(releases.previous[first])),
@@ -191,9 +279,16 @@ class _Rows:
         return first if self.rank.instance[first] >= 0 else NONE
 
     def shift_at(self, end: int) -> int:
-        """Return by how much earlier the step that ended at a time would end."""
+        """Return by how much earlier the step that ended at a time would end: where the host ended it, when the host
+        and what the device did until then have ended."""
         releases = self.rank.releases
         place = int(np.searchsorted(releases.ends, end))
         if place < len(releases.ends) and releases.ends[place] == end:
             return int(self.shift[releases.by_end[place]])
-        return int(self._host[np.searchsorted(self.waits.end, end, side="right")])
+        turn = int(np.searchsorted(self.waits.end, end, side="right"))
+        since = np.array([self._since[turn]])
+        shift = int(self._host[turn] + self._gone.within(since, np.maximum(since, end))[0])
+        if place:
+            last = int(releases.by_end[place - 1])
+            shift = min(shift, int(self.shift[last]) + end - int(releases.ends[place - 1]))
+        return shift

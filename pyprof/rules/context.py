@@ -17,8 +17,10 @@ import pandas as pd
 
 from pyprof.analysis.coverage import missing_launches
 from pyprof.analysis.device_steps import activities
+from pyprof.analysis.host_work import HostWork
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import LEAST_STEADY, spread
+from pyprof.analysis.what_if import Edit, together
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
 from pyprof.model import KERNEL, OPERATOR, Ints
@@ -26,8 +28,9 @@ from pyprof.model import Device as Recorded
 from pyprof.prof.hardware import gpus
 from pyprof.prof.hardware.gpus import Gpu
 from pyprof.prof.hardware.machine import Hardware
-from pyprof.rules import Finding, NeedsFacts
+from pyprof.rules import Finding, NeedsFacts, Outcome
 from pyprof.rules.event_sample import Sample, kind, read
+from pyprof.rules.savings import Savings
 from pyprof.rules.slow_calls import noise
 from pyprof.rules.steady_steps import SteadySteps
 from pyprof.rules.thresholds import limit
@@ -47,6 +50,9 @@ class Run(SteadySteps):
     def __init__(self, source: Source):
         self.source, self.store = source, source.store
         self.facts: Mapping[str, str] = source.store.meta
+        self._work: dict[int, HostWork] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        self.edits: dict[str, Mapping[int, Edit]] = {}  # by rule: what would be gone without what it found
 
     # --- the window
 
@@ -341,6 +347,37 @@ class Run(SteadySteps):
         from pyprof.rules.host_places import host_stretches
 
         return host_stretches(self)
+
+    def host_work(self, worker: int) -> HostWork:
+        """Return what the threads of a worker did in its sample, and before it since the recording began."""
+        if worker not in self._work:
+            activity = self.source.activity(worker)
+            (sample,) = (one for one in self.samples if one.worker == worker)
+            self._work[worker] = HostWork(activity, (min(activity.span[0], sample.start), sample.end))
+        return self._work[worker]
+
+    @cached_property
+    def _replays(self) -> Savings | None:
+        """None where nothing on a GPU was launched, or no launch is in the recording."""
+        launched = any(sample.event["api"].mask().any() for sample in self.samples)
+        return Savings(self) if launched else None
+
+    def without(self, rule: str, edits: Mapping[int, Edit], otherwise: int) -> int:
+        """Return by how many ns the window would be shorter without what a rule is about, by worker. `otherwise`: what
+        that took, which is the answer where nothing was launched."""
+        self.edits[rule] = edits
+        return otherwise if self._replays is None else self._replays.without(edits)
+
+    def beyond(self, rules: Iterable[str], in_time: int) -> int:
+        """Return by how many ns the window would be shorter if launches came in time, after what these rules are about
+        is gone. `in_time`: the time that the GPU waits for launches."""
+        edits = [self.edits[rule] for rule in rules if rule in self.edits]
+        if not edits or self._replays is None:
+            return in_time
+        workers = {number for one in edits for number in one} | set(self._replays.ranks)
+        gone = {number: together(one.get(number, Edit()) for one in edits) for number in workers}
+        both = {number: edit._replace(in_time=True) for number, edit in gone.items()}
+        return min(self._replays.without(both) - self._replays.without(gone), in_time)
 
     @cached_property
     def samples(self) -> list[Sample]:

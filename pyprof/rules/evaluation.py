@@ -63,7 +63,13 @@ def apart(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 
 def judge(rule: Rule, run: Run) -> Outcome:
-    """Return one rule's verdict."""
+    """Return one rule's verdict, worked out once."""
+    if rule.id not in run.outcomes:
+        run.outcomes[rule.id] = _judge(rule, run)
+    return run.outcomes[rule.id]
+
+
+def _judge(rule: Rule, run: Run) -> Outcome:
     try:
         for premise in rule.premises:
             premise.check(run)

@@ -11,9 +11,10 @@ import pandas as pd
 
 from pyprof.analysis.host_work import HostWork
 from pyprof.analysis.idle_gaps import launch_bound
-from pyprof.analysis.partition import Union
+from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.places import place_texts, user_line
-from pyprof.model import Ints
+from pyprof.analysis.what_if import Edit
+from pyprof.model import Bools, Ints
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.premises import LAUNCHES_IF_ANY
 from pyprof.rules.thresholds import limit
@@ -28,15 +29,17 @@ _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOT
 # torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
 _COLLECTIONS = ("Python GC", "<built-in function collect>")
 _SAVES = re.compile(r"torch[/\\]serialization\.py|torch\.save|save_checkpoint")
+_SAVING = ("%serialization.py%", "%torch.save%", "%save\\_checkpoint%")  # the same in SQL
 _SLEEPS = re.compile(r"built-in function sleep")
 
 
 def host_stretches(run: Run) -> pd.DataFrame:
     """Return the stretches of the samples in which a GPU waited for a launch, or without a GPU the program, while the
-    CPU was in one place outside of operators for long: the worker, the place with its line, time in ns, and whether
-    Python collected garbage then."""
+    CPU was in one place outside of operators for long: the worker, the place with its line, time in ns, whether Python
+    collected garbage then, and what the CPU did there from `begin` to `finish`, also while the GPU still worked."""
     parts = [_stretches(run, sample) for sample in run.samples]
     columns = {"worker": np.int64, "place": object, "known": bool, "waited": np.int64, "collects": bool}
+    columns |= {"begin": np.int64, "finish": np.int64}
     empty = pd.DataFrame({name: np.empty(0, kind) for name, kind in columns.items()})
     return pd.concat([empty, *parts], ignore_index=True)
 
@@ -74,16 +77,23 @@ def places_to_report(run: Run) -> pd.DataFrame:
     return table[(shares > limit("R49.share")) & (table["known"] | (shares > limit("R49.unknown")))]
 
 
-def reported_waits(run: Run) -> int:
-    """Return how long a GPU waits for what R33 and R49 are about, in ns of the window."""
-    waits = run.host_stretches
-    own = waits["collects"] | waits["place"].isin(places_to_report(run)["name"])
-    return run.scaled(int(waits.loc[own, "waited"].sum()))
+def edits_of(run: Run, stretches: pd.DataFrame) -> dict[int, Edit]:
+    """Return what is to be taken out of each worker for it to be in no such place. Where that is in a call that saves,
+    it is all of such calls, with their copies."""
+    out = {}
+    saving = {code for code, text in texts_like(run, _SAVING).items() if _SAVES.search(text)}
+    for worker, rows in stretches.groupby("worker"):
+        host = Union(*rows[["begin", "finish"]].to_numpy(np.int64, copy=True).T)
+        saves = run.host_work(int(worker)).calls_of(saving) if saving else NOTHING
+        if saves.covers(*rows[["begin", "finish"]].to_numpy(np.int64).T).any():
+            host = host.with_(saves)
+        out[int(worker)] = Edit(host)
+    return out
 
 
 def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
     activity = run.source.activity(sample.worker)
-    work = HostWork(activity, (min(activity.span[0], sample.start), sample.end))
+    work = run.host_work(sample.worker)
     thread, start, end = _without_operators(run, sample, work) if run.on_cpu else _late(run, sample)
     times = work.times(thread, start, end)
     low, waited = (times[name].to_numpy(np.int64) for name in ("low", "time"))
@@ -91,25 +101,38 @@ def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
     within = [one.within(low, low + waited) for one in (activity.dataloader, _collectives(run, sample))]
     outside = (times["operator"] < 0) & (waited >= limit("R49.length"))
     keep = outside & (2 * np.maximum(*within) <= waited)
-    low, waited = low[keep], waited[keep]
+    low, waited, finish = low[keep], waited[keep], (low + times["time"].to_numpy(np.int64))[keep]
     stretch, text, function = times.loc[keep, ["stretch", "text", "function"]].to_numpy(np.int64).T
     collected = collections(run, sample).within(low, low + waited)
-    thread = thread[stretch]
+    begun, thread = low == start[stretch], thread[stretch]
     stacks = work.stacks(thread, low)
     host = np.where(function >= 0, function, text)
     texts = place_texts(run.store, work.stack, pd.DataFrame({
         "call": -1, "host": host, "where": 1, "operator": work.following(thread, low), "stack": stacks,
     }))  # fmt: skip
-    named = [
-        _named(name, operator, lines, number >= 0)
+    names = [
+        named(name, operator, lines, number >= 0)
         for name, operator, lines, number in zip(
             texts["host"], texts["operator"], texts["stack"], stacks.tolist()
         )
     ]
     return pd.DataFrame({
-        "worker": sample.worker, "place": named,
+        "worker": sample.worker, "place": names,
         "known": function >= 0, "waited": waited, "collects": 2 * collected > waited,
+        **_whole(run, sample, work, thread, low, finish, begun),
     })  # fmt: skip
+
+
+def _whole(
+    run: Run, sample: Sample, work: HostWork, thread: Ints, low: Ints, finish: Ints, begun: Bools
+) -> dict[str, Ints]:
+    """Return since when, and until when, threads were in a place: also before the GPU waited for it (`begun`: the wait
+    began there), after any thread's last call."""
+    calls = sample.api["start_ns"].values + sample.api["duration_ns"].values if sample.api else low[:0]
+    ended = np.r_[-1, np.sort(calls)]
+    before = np.maximum(work.since(thread, low), ended[np.searchsorted(ended, low, side="right") - 1])
+    begin = np.where(begun & (before >= 0), before, low)
+    return {"begin": begin, "finish": finish}
 
 
 def _late(run: Run, sample: Sample) -> tuple[Ints, Ints, Ints]:
@@ -136,13 +159,13 @@ def _without_operators(run: Run, sample: Sample, work: HostWork) -> tuple[Ints, 
     return np.full(int(long.sum()), thread), start[long], end[long]
 
 
-def _named(host: str | None, operator: str | None, lines: str | None, around: bool) -> str:
+def named(host: str | None, operator: str | None, lines: str | None, around: bool) -> str:
     """Return where the CPU is: a name, its line, and the line of the user's program that it was called from. `around`:
     whether the lines are those around it, not those of the operator that follows.
 
-    >>> _named("torch/serialization.py(940): save", None, "train.py:60\\ntorch/serialization.py:940", True)
+    >>> named("torch/serialization.py(940): save", None, "train.py:60\\ntorch/serialization.py:940", True)
     'in save (torch/serialization.py:940), called from train.py:60'
-    >>> _named(None, "embedding", "train.py:9\\nnet.py:30", False)
+    >>> named(None, "embedding", "train.py:9\\nnet.py:30", False)
     'outside of operators, before embedding (net.py:30)'
     """
     line = (lines or "").rpartition("\n")[2]
@@ -223,7 +246,12 @@ def host_work(run: Run) -> Finding | None:
     table = places_to_report(run)
     if not len(table):
         return None
-    place, known, _, time, _ = next(table.itertuples(index=False))
+    place, known, _, time, name = next(table.itertuples(index=False))
+    stretches = run.host_stretches
+    first = stretches["place"].eq(name) & ~stretches["collects"]
+    saving = run.without("R49", edits_of(run, stretches[first]), time)
+    if not known:  # the rest of its time may be noise
+        saving = min(saving, time)
     times = f"{run.time(time)}, {percent(run.share(time))} of the time,"
     who = f"The program spends {times}" if run.on_cpu else f"The GPU waits for {times} while the CPU is"
     more = "" if known else (
@@ -233,7 +261,7 @@ def host_work(run: Run) -> Finding | None:
     return run.finding(
         f"{who} {place}.",
         _advice(place, run.on_cpu) + more,
-        time,
+        saving,
         run.top(table, "time", place="place", waits="waits", time_ns="time"),
         "A step gets shorter, and the report idle no longer has the place.",
     )

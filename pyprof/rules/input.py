@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.analysis.host_work import HostWork
+from pyprof.analysis.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
@@ -47,7 +48,7 @@ def dataloader_bound(run: Run) -> Finding | None:
         f"{run.time(part)}{_mostly(waits)}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
-        part,
+        _saving(run, "R08", part),
         [
             *({"loader": text} for text in [", ".join(f"{k}={v}" for k, v in settings.items())] if text),
             *waits,
@@ -87,11 +88,17 @@ def workers_zero(run: Run) -> Finding | None:
         f"time, {run.time(part)}{_mostly(waits)}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
-        min(part, run.wall - part),
+        min(_saving(run, "R09", part), run.wall - part),
         waits,
         "The waits for the data loader fall (report step_time, categories=phase); more workers than needed cost "
         "memory only.",
     )
+
+
+def _saving(run: Run, rule: str, waited: int) -> int:
+    """Return what a loader that has its batches ready would save."""
+    workers = [sample.worker for sample in run.samples]
+    return run.without(rule, {one: Edit(run.source.activity(one).dataloader) for one in workers}, waited)
 
 
 def _waits(run: Run) -> list[dict[str, Any]] | None:

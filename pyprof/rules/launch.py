@@ -11,12 +11,15 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.idle_gaps import launch_bound as launch_bound_gaps
+from pyprof.analysis.partition import Union
+from pyprof.analysis.places import user_line
+from pyprof.analysis.what_if import Edit
 from pyprof.intervals import groups
 from pyprof.model import Ints
-from pyprof.rules import Finding, Rows, rule
+from pyprof.rules import RULES, Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample, kind
-from pyprof.rules.host_places import reported_waits
+from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -25,6 +28,7 @@ from pyprof.units import duration, percent
 _COPY = re.compile(
     r"unassociated_\w*mem(cpy|set)", re.IGNORECASE
 )  # of copies and sets that no operator launched
+_CAUSES = ("R07", "R08", "R09", "R21", "R33", "R49")  # of late launches
 _ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 
 
@@ -32,9 +36,10 @@ _ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 def launch_bound(run: Run) -> Finding | None:
     """The GPU waits for the CPU to launch kernels. Waits for data and files do not count, nor do kernels that a graph's
     replay launches together, and the wait before them. The finding divides the time of the waits by what the CPU did:
-    CUDA calls of any thread, else operators and ranges, else neither. Waits for work in one place of the program are
-    findings of their own (R49, garbage collection R33) and not part of the saving. What to do depends on the
-    number of kernels and their length: fusing helps against many short ones.
+    CUDA calls of any thread, else operators and ranges, else neither. The saving is what is left after causes that
+    have findings of their own: work in one place of the program (R49), garbage collection (R33), waits for the GPU
+    (R07) and for data (R08, R09), an optimizer's many kernels (R21). What to do depends on the number of kernels and
+    their length: fusing helps against many short ones.
 
     Fires: kernels of 4 us, launched every 10 us; kernels of 40 us, launched every 100 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
@@ -47,8 +52,11 @@ def launch_bound(run: Run) -> Finding | None:
     waits = _waits(run)
     waited, alone = (int(part["waited"].sum()) for part in (waits, waits[waits["alone"]]))
     late = int(run.late * alone / waited) if waited else 0
-    elsewhere = min(reported_waits(run), late)
-    if run.share(late - elsewhere) <= limit("R05.late"):
+    if run.share(late) <= limit("R05.late"):
+        return None
+    causes = [rule for rule in _CAUSES if judge(RULES[rule], run).finding is not None]
+    rest = run.beyond(causes, late)
+    if run.share(rest) <= limit("R05.late"):
         return None
     launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
     per_step = int(run.kernels["calls"].sum()) / max(run.steps * run.workers, 1)
@@ -66,11 +74,7 @@ def launch_bound(run: Run) -> Finding | None:
     else:
         fewer = _less_launches(run)
     rows = _by_operator(run, waits[waits["alone"]])
-    apart = (
-        f" For {run.time(elsewhere, False)} of it the CPU is in places of their own (R33, R49)."
-        if elsewhere
-        else ""
-    )
+    apart = f" Without what {' and '.join(causes)} found, {run.time(rest, False)} of it are left." if causes else ""
     if rows and rows[0]["operator"] in _ZEROING:
         fewer = f"Where zero_grad calls it: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
@@ -79,7 +83,7 @@ def launch_bound(run: Run) -> Finding | None:
         f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}{apart}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
-        late - elsewhere,
+        rest,
         rows,
         "The launch-bound time of the report idle falls, and a step gets shorter.",
     )
@@ -234,24 +238,31 @@ def sync_stall(run: Run) -> Finding | None:
     Fires: `loss.item()` in every step, after which the GPU idles for 5 % of the step.
     Silent: the same every 100 steps; a wait at the end, after which nothing is launched.
     """
-    stalls = pd.concat([_stalls(rate) for rate in run.samples], ignore_index=True) if run.samples else None
+    stalls = pd.concat([_stalls(one) for one in run.samples], ignore_index=True) if run.samples else None
     if stalls is None or not len(stalls):
         return None
-    saving = run.scaled(int(stalls["lost"].sum()))
+    lost = run.scaled(int(stalls["lost"].sum()))
     per_step = len(stalls) / max(run.sampled_steps * len(run.samples), 1e-9)
     often = run.cut and per_step >= limit("R07.per_step")
-    if run.share(saving) <= limit("R07.share") and not often:
+    if run.share(lost) <= limit("R07.share") and not often:
         return None
-    grouped = stalls.groupby(["operator", "call"], as_index=False).agg(
+    edits = {
+        sample.worker: Edit(waits=Union(*rows[["begin", "finish"]].to_numpy(np.int64, copy=True).T))
+        for sample in run.samples
+        for rows in [stalls[stalls["worker"] == sample.worker]]
+    }
+    saving = run.without("R07", edits, lost)
+    stalls = stalls.join(run.operators[["name", "source"]], on="operator")
+    stalls["source"] = _lines(run, stalls)
+    grouped = stalls.groupby(["name", "source", "call"], as_index=False, dropna=False).agg(
         waits=("lost", "size"), waited=("waited", "sum"), idle=("lost", "sum")
     )
-    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     texts = reads.texts(run.store)
     grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
     rate = f", {per_step:.1f} times a step" if run.cut else ""
     return run.finding(
-        f"The program waits for the GPU and leaves it idle afterwards{rate}: {run.time(saving, not run.cut)}, "
-        f"{percent(run.share(saving))} of the time.",
+        f"The program waits for the GPU and leaves it idle afterwards{rate}{_mostly(grouped)}: a step would be "
+        f"{run.time(saving, False)} shorter, {percent(run.share(saving))} of the time.",
         "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
         "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",
         saving,
@@ -263,9 +274,34 @@ def sync_stall(run: Run) -> Finding | None:
     )  # fmt: skip
 
 
+_STALL = ("operator", "call", "waited", "lost", "worker", "thread", "begin", "finish")
+
+
+def _lines(run: Run, stalls: pd.DataFrame) -> list[str | None]:
+    """Return the line of the program that each wait is in: of its Python functions, else of its operator."""
+    out = stalls["source"].tolist()
+    for worker, rows in stalls.groupby("worker"):
+        work = run.host_work(int(worker))
+        stacks = work.stacks(*(rows[name].to_numpy(np.int64) for name in ("thread", "begin")))
+        for row, stack in zip(rows.index.tolist(), stacks.tolist()):
+            out[row] = user_line("\n".join(work.stack(stack).frames)) or out[row]
+    return out
+
+
+def _mostly(waits: pd.DataFrame) -> str:
+    """Return the operator or call, with its line, in which most of the idle time begins, if at least half does."""
+    most = waits.sort_values("idle", ascending=False, kind="stable").iloc[0]
+    if 2 * most["idle"] < waits["idle"].sum():
+        return ""
+    name = most["name"] if isinstance(most["name"], str) else most["call"]
+    at = f" ({most['source']})" if isinstance(most["source"], str) else ""
+    return f", above all in {name}{at}"
+
+
 def _stalls(sample: Sample) -> pd.DataFrame:
-    """Return waits after which the device was idle: operator, call, length of the wait, idle time caused by it."""
-    empty = pd.DataFrame({name: np.empty(0, np.int64) for name in ("operator", "call", "waited", "lost")})
+    """Return waits after which the device was idle: operator, call, length of the wait, idle time caused by it, the
+    worker, and the bounds of the wait."""
+    empty = pd.DataFrame({name: np.empty(0, np.int64) for name in _STALL})
     api = {name: column.values for name, column in sample.api.items()}
     waits = (
         np.flatnonzero((api["kind"] == kind("sync")) & (api["duration_ns"] > 0))
@@ -292,7 +328,8 @@ def _stalls(sample: Sample) -> pd.DataFrame:
         out.append(
             pd.DataFrame({
                 "operator": api["operator"][own][positive], "call": api["name"][own][positive],
-                "waited": api["duration_ns"][own][positive], "lost": lost[positive],
+                "waited": api["duration_ns"][own][positive], "lost": lost[positive], "worker": sample.worker, "thread": thread,
+                "begin": api["start_ns"][own][positive], "finish": ends[last][positive],
             })
         )  # fmt: skip
     return pd.concat(out, ignore_index=True) if out else empty

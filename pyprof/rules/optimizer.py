@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
+from pyprof.analysis.partition import Union
+from pyprof.analysis.what_if import Edit
 from pyprof.model import OPTIMIZER
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample
+from pyprof.rules.host_places import main_thread, ranges_with, texts_like
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
+from pyprof.store.moments import first_from
 from pyprof.units import percent
 
 
@@ -41,8 +47,9 @@ def _of_ranges(run: Run, prefix: str) -> pd.DataFrame:
 
 @rule("R21", "unfused_optimizer", GPU)
 def unfused_optimizer(run: Run) -> Finding | None:
-    """The optimizer launches kernels for each parameter separately. The saving is the CPU time of its step beyond its
-    GPU time, as far as the GPU waits for launches at all.
+    """The optimizer launches kernels for each parameter separately. The saving is what a step would be shorter with one
+    kernel for each parameter tensor and no launches in between; where that is not known, the CPU time of its step
+    beyond its GPU time, as far as the GPU waits for launches at all.
 
     Fires: Adam(foreach=False), 12 launches for each of 160 parameter tensors.
     Silent: fused=True; foreach, which has a few launches for all of them.
@@ -66,13 +73,17 @@ def unfused_optimizer(run: Run) -> Finding | None:
     other = "" if "yes" in _values(run, "foreach") else ", else foreach=True"
     names = _values(run, "class") or [name.removesuffix(".step") for name in steps["name"] if "." in name]
     classes = " or ".join(sorted(set(names))) or "the optimizer"
+    saving = min(run.late, cpu - gpu) if cpu > gpu else None
+    edits = {sample.worker: _fused(run, sample, tensors) for sample in run.samples}
+    if all(edit is not None for edit in edits.values()):
+        saving = run.without("R21", {n: edit for n, edit in edits.items() if edit is not None}, saving or 0)
     return run.finding(
         f"A step of the optimizer launches {launches:.0f} kernels{of}; it takes {run.time(max(cpu, gpu))}, "
         f"{percent(share)} of the time.",
         f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad){other}.",
-        min(run.late, cpu - gpu) if cpu > gpu else None,
+        saving,
         run.top(
-            steps,
+            steps.assign(source=[one or _line(run) for one in steps["source"]]),
             "cpu_ns",
             operator="name",
             source="source",
@@ -83,6 +94,51 @@ def unfused_optimizer(run: Run) -> Finding | None:
         ),
         "The optimizer's operator has few kernels in the report of operators.",
     )
+
+
+def _intervals(run: Run, sample: Sample) -> Union:
+    """Return the time of a sample in the optimizer's step."""
+    codes = texts_like(run, ("Optimizer.step#%",))
+    ranges = ranges_with(run, codes, sample.worker, sample.start, sample.end)
+    own = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+    kinds = run.operators[run.operators["type"].str.endswith(".step") & (run.operators["phase"] == OPTIMIZER)]
+    first, last = (first_from(run.store, "op", sample.worker, time) for time in (sample.start, sample.end))
+    ops = run.store.columns(
+        f"""select start_ns, end_ns from op where id >= {first} and id < {last}
+            and operator in ({", ".join(map(str, kinds.index)) or "null"}) order by id"""
+    )
+    return own.with_(Union(ops["start_ns"].values, ops["end_ns"].values.copy()))
+
+
+def _fused(run: Run, sample: Sample, tensors: int) -> Edit | None:
+    """Return what would be gone if the optimizer had one kernel for each of its tensors, which it is told by its
+    operators if by nothing else: most run once for each. None if it has no more kernels now."""
+    steps = _intervals(run, sample)
+    launch = sample.of("launch_ns")
+    own = np.flatnonzero(sample.event["launch_ns"].mask() & steps.covers(launch, launch + 1))
+    if not len(own):
+        return None
+    if not tensors:
+        times, kinds = np.unique(np.unique(sample.of("operator")[own], return_counts=True)[1], return_counts=True)
+        tensors = int(times[kinds == kinds.max()].max() / max(len(steps.start), 1))
+    each = len(own) / max(len(steps.start) * tensors, 1)
+    if each <= limit("R21.per_parameter"):
+        return None
+    number = np.arange(len(own)) / each
+    kept = np.r_[True, np.floor(number[1:]) > np.floor(number[:-1])]
+    return Edit(launching=steps, gone=sample.of("id")[own[~kept]])
+
+
+def _line(run: Run) -> str | None:
+    """Return the line in which an optimizer's step spends most of its time, of its Python functions."""
+    for sample in run.samples:
+        steps = _intervals(run, sample)
+        if len(steps.start):
+            work, thread = run.host_work(sample.worker), np.array([main_thread(run, sample.worker)])
+            place = work.places(thread, steps.start[:1], steps.end[:1])
+            frames = work.stack(int(place.stack[0])).frames
+            return frames[-1] if frames else None
+    return None
 
 
 @rule("R22", "zero_grad_memset", GPU)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pyprof import intervals
 from pyprof.analysis.partition import Union
+from pyprof.analysis.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
@@ -95,7 +96,10 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
             calls="calls",
             time_ns="time",
         )
-    saving = (garbage[0] if garbage else 0) + int(slow.sum())
+    saving = int(slow.sum())
+    if garbage:
+        edits = {sample.worker: Edit(collections(run, sample)) for sample in run.samples}
+        saving += run.without("R33", edits, garbage[0])
     return run.finding(
         " ".join(problems), " ".join(advice), saving, rows, "The summary's GPU utilization rises."
     )

@@ -11,12 +11,14 @@ import pandas as pd
 from pyprof.analysis.coverage import impossible, is_missing
 from pyprof.analysis.device_steps import marked_numbers
 from pyprof.analysis.host_work import PLACE, HostWork
+from pyprof.analysis.operator_tree import operator_name
 from pyprof.analysis.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.host_places import main_thread
+from pyprof.rules.host_places import main_thread, named
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
+from pyprof.store import reads
 from pyprof.store.ids import first_id
 from pyprof.units import duration, percent
 
@@ -222,12 +224,14 @@ def long_steps(run: Run) -> Finding | None:
     if not rows:
         return None
     usual = int(run.lengths.reindex(run.numbers).median())
+    if not usual:  # no device work in most of the steps: there is no usual length to be longer than
+        return None
     lengths = {number: run.lengths[number] for number, *_ in rows if number in run.lengths}
     excess = sum(length - usual for length in lengths.values())
     number, worker, start, end, length = rows[0]
     steps = {int(n): int(run.lengths[n]) for n in lengths}
     name = marked_numbers(run.source, worker, np.array([number]))[0]
-    more = f", and {len(steps) - 1} more are long" if len(steps) > 1 else ""
+    many = "One step takes" if len(steps) == 1 else f"{len(steps)} steps take"
     where, time = _longer(run, worker, (start, end))
     known = 2 * time > length - usual
     cause = (
@@ -236,8 +240,8 @@ def long_steps(run: Run) -> Finding | None:
         else "No single line or operator has most of that time."
     )
     return run.finding(
-        f"Step {name} takes {duration(length)}, {length / usual:.1f} times as long as the others "
-        f"({duration(usual)}){more}. {cause}",
+        f"{many} far longer than the others: step {name} takes {duration(length)}, {length / usual:.1f} times the "
+        f"median of {duration(usual)}. {cause}",
         "Run it less often, outside of the loop, or in another thread or process."
         if known
         else "Check that step for evaluation, checkpoints, compilation, input of another size, or another program on "
@@ -272,9 +276,9 @@ def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int]:
     work = HostWork(run.source.activity(worker), long)
     frames = work.stack(int(work.stacks(thread, np.array([both["low"].loc[more.index[0]]]))[0])).frames
     line = frames[-1] if frames else run.operators["source"].get(operator) if operator >= 0 else None
-    names = [run.operators["name"].get(operator)] if operator >= 0 else []
-    names += [
-        texts[0] for texts in run.store.rows("select text from string where id = ?", (max(function, text),))
-    ]
-    named = ", ".join(str(name) for name in [*names[:1], line] if name)
-    return (f"in {named}" if named else "outside of operators and ranges"), int(more.iloc[0])
+    texts = reads.texts_of(run.store, np.array([text, function]))
+    if operator < 0 <= function:
+        return named(operator_name(texts[function]), None, "\n".join(frames), around=True), int(more.iloc[0])
+    names = [run.operators["name"].get(operator), texts.get(max(function, text))]
+    words = ", ".join(str(name) for name in [*[name for name in names if name][:1], line] if name)
+    return (f"in {words}" if words else "outside of operators and ranges"), int(more.iloc[0])

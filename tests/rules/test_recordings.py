@@ -18,7 +18,6 @@ from pyprof import session
 from pyprof.reports import every
 from pyprof.rules import Finding, launch
 from pyprof.rules.context import Run
-from pyprof.rules.host_places import reported_waits
 from pyprof.units import duration
 from tests import kineto
 from tests.rules.test_any import checked
@@ -122,7 +121,9 @@ def test_the_wait_for_a_loader_without_workers(data):
         e["name"] for e in events if e["name"].startswith("enumerate(")
     )
     assert "R08" not in found
-    assert found["R09"].saving == pytest.approx(idle, rel=1e-4)  # steps begin and end in whole microseconds
+    assert f"the time, {duration(idle / 6)} a step" in found["R09"].problem
+    # What the loop does in the loader is more than what the GPU waits for, and what it launches then, late, is less.
+    assert 0.9 * idle < found["R09"].saving < sum(stop - start for start, stop in waits)
 
 
 def test_products_in_float32(data):
@@ -226,13 +227,14 @@ def test_figures_of_findings_are_those_of_the_tables(data, name):
     run = Run(prof.source())
     of_phase = {"categories": "phase"}
     expected = {
-        "R05": _mean(prof, "step_time", "launch_bound_ns", **of_phase) - reported_waits(run),
+        "R05": _mean(prof, "step_time", "launch_bound_ns", **of_phase),
         "R28": _mean(prof, "overlap", "exposed_ns"),
-        "R09": _mean(prof, "step_time", "data_loader_ns", **of_phase),
     }
     shown = set(expected) & set(savings.index)
     assert shown or name == "mi300_resnet_act_checkpoint.json.gz"
-    for rule in shown:
+    if "R09" in savings:  # of late launches some are the loader's
+        assert savings["R05"] < expected.pop("R05")
+    for rule in shown & set(expected):
         assert savings[rule] == pytest.approx(expected[rule], abs=1), rule
     workers = len(run.window.workers)
     assert sum(run.meanwhile) == pytest.approx(run.late * workers, abs=workers)
