@@ -46,6 +46,7 @@ CHECKPOINT_BACKWARD = "CheckpointFunctionBackward"
 STOP = "torch.utils.checkpoint: recomputation stopped"  # a mark written by PyProf's capture
 STOPPED = "stopped"  # argument of an operator that a checkpoint stopped before it computed; None: unknown
 WHOLE_BACKWARD = "Backward"  # a complete backward, in a recording without its operators
+COLLECTION, SAVING = "Python GC", "torch.save"  # ranges that PyProf's capture writes, before their lines
 CLOSURE = "Optimizer.closure#"  # range around the closure that an optimizer's step runs: not part of the step
 
 # The suffixes that emit_nvtx appends (torch/csrc/profiler/util.cpp, getNvtxStr); RE2 and re read these alike.

@@ -150,7 +150,9 @@ def test_a_long_step_is_a_finding_with_its_cause(load: Load) -> None:
     assert (
         found["problem"]
         .iloc[0]
-        .startswith("One step takes far longer than the others: step 5 takes 2.50 ms, 25.0 times the median of 100 us.")
+        .startswith(
+            "One step takes far longer than the others: step 5 takes 2.50 ms, 25.0 times the median of 100 us."
+        )
     )
     assert "save" in found["problem"].iloc[0]
     assert found["saving_ns"].iloc[0] == 6 * 100_000  # no more than the six steps take

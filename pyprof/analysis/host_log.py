@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.marker import LayerMarker, UserMarker, decode
+from pyprof.marker import COLLECTION, SAVING, LayerMarker, UserMarker, decode
 from pyprof.model import BACKWARD, BPROP, MARK, OPTIMIZER, RECOMPUTE, Bools, Ints
 from pyprof.store import reads
 from pyprof.store.files import Store
@@ -186,7 +186,7 @@ class HostLog:
         def of_user(text: str) -> bool:
             return (
                 isinstance(decode(text), UserMarker | LayerMarker)
-                and not text.startswith(_OF_OPTIMIZER)
+                and not text.startswith((*_OF_OPTIMIZER, COLLECTION, SAVING))
                 and not is_step(text)
             )
 

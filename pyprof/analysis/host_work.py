@@ -198,8 +198,8 @@ class HostWork:
         return out[0], out[1], out[2]
 
     def since(self, thread: Ints, time: Ints) -> Ints:
-        """Return since when each thread has been in the place where it is at a moment: since its last operator, range or
-        Python function began or ended, -1 if none did."""
+        """Return since when each thread has been in the place where it is at a moment: since its last operator, range
+        or Python function began or ended, -1 if none did."""
         out = np.full(len(thread), _NONE, np.int64)
         for number, moments in groups(thread):
             kinds = (kind.get(number) for kind in (self._operators, self._ranges, self._function_times))

@@ -14,6 +14,7 @@ import pandas as pd
 
 from pyprof.analysis import communication
 from pyprof.analysis.partition import Union, pauses
+from pyprof.marker import COLLECTION, SAVING
 from pyprof.model import KERNELS, MEMCPY, MEMSET, NO_PHASE, OPERATOR, PUSH_POP, Bools, Column, Ints
 from pyprof.parse.paths import is_step
 from pyprof.store import reads
@@ -308,14 +309,15 @@ class Activity:
 
     @cached_property
     def cpu(self) -> Union:
-        """Time in operator events and in ranges of any text except those of steps."""
+        """Time in operator events and in ranges of any text except those of steps, garbage collection and saving."""
         texts = reads.texts(self.store)
-        steps = np.array([number for number, text in texts.items() if is_step(text)], np.int64)
+        apart = (COLLECTION, SAVING)
+        other = [number for number, text in texts.items() if is_step(text) or text.startswith(apart)]
         unions = [Union(*np.empty((2, 0), np.int64))]
         # A piece at a time: nested ranges, most of them, leave little of their ten million intervals.
         for piece in self.store.parts("range", ("kind", "text", "start_ns", "duration_ns"), *self._ids):
             counted = np.isin(piece["kind"].values, (PUSH_POP, OPERATOR_EVENT))
-            counted &= ~np.isin(piece["text"].values, steps)
+            counted &= ~np.isin(piece["text"].values, np.array(other, np.int64))
             start = piece["start_ns"].values[counted]
             unions.append(Union(start, start + piece["duration_ns"].values[counted]))
         return Union(

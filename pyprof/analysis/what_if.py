@@ -208,7 +208,8 @@ class _Rows:
         self._host = np.zeros(len(self.waits.end) + 1, np.int64)  # of the time after each wait
         self._less_host, self._less = np.zeros_like(self._host), np.zeros_like(self.shift)
         # What is taken out of the host between the wait before each launch and the launch; and before, and in, a wait.
-        self._until_launch, self._until_wait = np.zeros_like(self.shift), np.zeros_like(self._host)
+        self._until_launch: Ints = np.zeros_like(self.shift)
+        self._until_wait: Ints = np.zeros_like(self._host)
         self._in_wait: Ints = np.zeros_like(self._host)
         self._slack, self._gone = self._recorded, NOTHING
 

@@ -20,7 +20,7 @@ import torch
 
 from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import look_up, part, profiler_enabled
-from pyprof.capture.instrument import cuda_graphs, range_sources
+from pyprof.capture.instrument import cuda_graphs, interruptions, range_sources
 from pyprof.capture.instrument.attribute_registry import Registry
 
 
@@ -50,6 +50,7 @@ def install(registry: Registry, listener: Listener) -> None:
     """Set the hooks until the registry is undone."""
     with part("torch.cuda.nvtx", "ranges"):
         range_sources.install(registry)
+    interruptions.install(registry)
     with part("torch.autograd.profiler.emit_nvtx", "emit_nvtx without CUDA"):
         _install_emit_nvtx(registry, listener)
     with part("torch.cuda.profiler", "windows of torch.cuda.profiler.start and stop"):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.categories import of_operator
+from pyprof.model import OPTIMIZER
 from pyprof.prof.hardware import cpus
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
@@ -112,6 +113,34 @@ def cpu_float32(run: Run) -> Finding | None:
     )
 
 
+@rule("R50", "double_precision", rows=Rows("detail", "Operators"))
+def double_precision(run: Run) -> Finding | None:
+    """Operators compute in float64, which takes twice the memory of float32, and at least twice the time on any
+    processor. The saving is half of their time, a lower bound where products take most of it on a GPU for games or
+    inference.
+
+    Fires: a model after model.double(), or inputs that numpy made, in 10 % of the time.
+    Silent: the same in float32; a loss that is added up in float64, in 1 % of the time.
+    """
+    if run.on_cpu:
+        ops = run.ops
+        own = ops[(ops["dtype"] == "float64") & (ops["unassociated"] == 0)]
+        time, rows = _per_worker(run, own), _top(run, own)
+    else:
+        own = run.kernels[run.kernels["dtype"] == "float64"]
+        time, rows = run.per_device(own["gpu_ns"].sum()), run.by_operator(own)
+    if run.share(time) <= limit("R50.share"):
+        return None
+    return run.finding(
+        f"Operators in float64 take {run.time(time)}, {percent(run.share(time))} of the time.",
+        "Unless the results need it, compute in float32: model.float(), and inputs as torch.from_numpy(array).float() "
+        "or with dtype=torch.float32, since numpy's default is float64. torch.get_default_dtype() must be float32.",
+        time // 2,
+        rows,
+        "The same operators name float32 and take at most half of the time.",
+    )
+
+
 @rule("R45", "cpu_threads")
 def cpu_threads(run: Run) -> Finding | None:
     """Nothing runs on a GPU, and operators use far fewer threads than the process has cores, or more threads than it
@@ -151,15 +180,22 @@ def cpu_threads(run: Run) -> Finding | None:
 @rule("R46", "cpu_short_operators", rows=Rows("detail", "Operators"))
 def cpu_short_operators(run: Run) -> Finding | None:
     """Nothing runs on a GPU, and much of the time goes to operators so short that calling them costs as much as their
-    work: some 5 us for the dispatcher, the output's memory and autograd.
+    work: some 5 us for the dispatcher, the output's memory and autograd. Calls that consist of many such operators
+    count too, those of optimizers do not (R21). The saving is that of equal calls: all of a step in the time of one, an
+    upper bound.
 
-    Fires: 1,000 calls a step that take 15 us each, half of the time.
+    Fires: 1,000 calls a step that take 15 us each, half of the time; a linear layer called for each sample of a batch.
     Silent: the same work in calls of 200 us; a fifth of the time in short calls.
     """
     ops = _operators(run)
     if ops is None:
         return None
-    short = ops[ops["cpu_ns"] < limit("R46.length") * ops["calls"]]
+    ops = ops[ops["phase"] != OPTIMIZER]
+    many = (ops["kernels"] > ops["calls"]) & (ops["gpu_ns"] < limit("R46.event") * ops["kernels"])
+    short = ops[(ops["cpu_ns"] < limit("R46.length") * ops["calls"]) | many]
+    each = short["calls"] / max(run.steps * run.workers, 1)
+    often = each >= limit("R46.calls")
+    saving = int((short["cpu_ns"] * (1 - 1 / each))[often].sum()) // run.workers if run.cut else 0
     time, calls = _per_worker(run, short), int(short["calls"].sum()) // run.workers
     per_step = calls / max(run.steps, 1)
     if run.share(time) <= limit("R46.share") or per_step < limit("R46.calls"):
@@ -168,8 +204,8 @@ def cpu_short_operators(run: Run) -> Finding | None:
         f"{per_step:,.0f} calls{run.per_step} of short operators take {run.time(time)}, "
         f"{percent(run.share(time))} of the time: {duration(time / calls)} each, much of it for the call itself.",
         "Compile the model with torch.compile, which merges elementwise operators; use larger batches; replace loops "
-        "over slices by one operator over the whole tensor.",
-        None,
+        "over slices or samples by one operator over the whole tensor.",
+        min(saving, time) or None,
         _top(run, short),
         "The calls of a step become fewer, and longer.",
     )

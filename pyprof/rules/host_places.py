@@ -14,6 +14,7 @@ from pyprof.analysis.idle_gaps import launch_bound
 from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.places import place_texts, user_line
 from pyprof.analysis.what_if import Edit
+from pyprof.marker import COLLECTION, SAVING
 from pyprof.model import Bools, Ints
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.premises import LAUNCHES_IF_ANY
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from pyprof.rules.event_sample import Sample
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
-# torch.profiler's names of a collection (record_python_gc_info), and of a call of it.
-_COLLECTIONS = ("Python GC", "<built-in function collect>")
+# Names of a collection, PyProf's and torch.profiler's (record_python_gc_info), and of a call of it.
+_COLLECTIONS = (f"{COLLECTION}%", "<built-in function collect>")
+_OWN = (f"{COLLECTION} (%", f"{SAVING} (%")  # ranges of PyProf's capture, which have a line
 _SAVES = re.compile(r"torch[/\\]serialization\.py|torch\.save|save_checkpoint")
 _SAVING = ("%serialization.py%", "%torch.save%", "%save\\_checkpoint%")  # the same in SQL
 _SLEEPS = re.compile(r"built-in function sleep")
@@ -82,12 +84,13 @@ def edits_of(run: Run, stretches: pd.DataFrame) -> dict[int, Edit]:
     it is all of such calls, with their copies."""
     out = {}
     saving = {code for code, text in texts_like(run, _SAVING).items() if _SAVES.search(text)}
-    for worker, rows in stretches.groupby("worker"):
+    for worker in stretches["worker"].unique().tolist():
+        rows = stretches[stretches["worker"] == worker]
         host = Union(*rows[["begin", "finish"]].to_numpy(np.int64, copy=True).T)
-        saves = run.host_work(int(worker)).calls_of(saving) if saving else NOTHING
+        saves = run.host_work(worker).calls_of(saving) if saving else NOTHING
         if saves.covers(*rows[["begin", "finish"]].to_numpy(np.int64).T).any():
             host = host.with_(saves)
-        out[int(worker)] = Edit(host)
+        out[worker] = Edit(host)
     return out
 
 
@@ -106,19 +109,21 @@ def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
     collected = collections(run, sample).within(low, low + waited)
     begun, thread = low == start[stretch], thread[stretch]
     stacks = work.stacks(thread, low)
-    host = np.where(function >= 0, function, text)
+    own = np.isin(text, list(texts_like(run, _OWN)))
+    host = np.where((function >= 0) & ~own, function, text)
     texts = place_texts(run.store, work.stack, pd.DataFrame({
         "call": -1, "host": host, "where": 1, "operator": work.following(thread, low), "stack": stacks,
     }))  # fmt: skip
+    known = (function >= 0) | own
     names = [
-        named(name, operator, lines, number >= 0)
-        for name, operator, lines, number in zip(
-            texts["host"], texts["operator"], texts["stack"], stacks.tolist()
+        named(name, operator, lines, around)
+        for name, operator, lines, around in zip(
+            texts["host"], texts["operator"], texts["stack"], ((stacks >= 0) | known).tolist()
         )
     ]
     return pd.DataFrame({
         "worker": sample.worker, "place": names,
-        "known": function >= 0, "waited": waited, "collects": 2 * collected > waited,
+        "known": known, "waited": waited, "collects": 2 * collected > waited,
         **_whole(run, sample, work, thread, low, finish, begun),
     })  # fmt: skip
 
@@ -172,6 +177,8 @@ def named(host: str | None, operator: str | None, lines: str | None, around: boo
     if host is None or not around:
         follows = f", before {operator}{f' ({line})' if line else ''}" if operator else ""
         return (f"in {host}" if host else "outside of operators") + follows
+    if host.startswith((f"{COLLECTION} (", f"{SAVING} (")):
+        return f"in {host}"
     match = _FRAME.match(host)
     name, own = (match["function"], f"{match['file']}:{match['line']}") if match else (host, line)
     caller = user_line(lines)

@@ -18,8 +18,8 @@ from pyprof.intervals import groups
 from pyprof.model import Ints
 from pyprof.rules import RULES, Finding, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.evaluation import judge
+from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -74,7 +74,11 @@ def launch_bound(run: Run) -> Finding | None:
     else:
         fewer = _less_launches(run)
     rows = _by_operator(run, waits[waits["alone"]])
-    apart = f" Without what {' and '.join(causes)} found, {run.time(rest, False)} of it are left." if causes else ""
+    apart = (
+        f" Without what {' and '.join(causes)} found, {run.time(rest, False)} of it are left."
+        if causes
+        else ""
+    )
     if rows and rows[0]["operator"] in _ZEROING:
         fewer = f"Where zero_grad calls it: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
@@ -280,8 +284,8 @@ _STALL = ("operator", "call", "waited", "lost", "worker", "thread", "begin", "fi
 def _lines(run: Run, stalls: pd.DataFrame) -> list[str | None]:
     """Return the line of the program that each wait is in: of its Python functions, else of its operator."""
     out = stalls["source"].tolist()
-    for worker, rows in stalls.groupby("worker"):
-        work = run.host_work(int(worker))
+    for worker in stalls["worker"].unique().tolist():
+        rows, work = stalls[stalls["worker"] == worker], run.host_work(worker)
         stacks = work.stacks(*(rows[name].to_numpy(np.int64) for name in ("thread", "begin")))
         for row, stack in zip(rows.index.tolist(), stacks.tolist()):
             out[row] = user_line("\n".join(work.stack(stack).frames)) or out[row]
@@ -328,7 +332,8 @@ def _stalls(sample: Sample) -> pd.DataFrame:
         out.append(
             pd.DataFrame({
                 "operator": api["operator"][own][positive], "call": api["name"][own][positive],
-                "waited": api["duration_ns"][own][positive], "lost": lost[positive], "worker": sample.worker, "thread": thread,
+                "waited": api["duration_ns"][own][positive], "lost": lost[positive],
+                "worker": sample.worker, "thread": thread,
                 "begin": api["start_ns"][own][positive], "finish": ends[last][positive],
             })
         )  # fmt: skip

@@ -45,11 +45,12 @@ def _of_ranges(run: Run, prefix: str) -> pd.DataFrame:
     return sums.assign(name=sums["name"].str.removeprefix(prefix), source=None)
 
 
-@rule("R21", "unfused_optimizer", GPU)
+@rule("R21", "unfused_optimizer")
 def unfused_optimizer(run: Run) -> Finding | None:
     """The optimizer launches kernels for each parameter separately. The saving is what a step would be shorter with one
     kernel for each parameter tensor and no launches in between; where that is not known, the CPU time of its step
-    beyond its GPU time, as far as the GPU waits for launches at all.
+    beyond its GPU time, as far as the GPU waits for launches at all. Without a GPU it is the time of all operators but
+    one for each tensor.
 
     Fires: Adam(foreach=False), 12 launches for each of 160 parameter tensors.
     Silent: fused=True; foreach, which has a few launches for all of them.
@@ -65,6 +66,9 @@ def unfused_optimizer(run: Run) -> Finding | None:
         return None
     tensors = sum(int(text) for text in _values(run, "parameter_tensors") if text.isdigit())
     per_parameter = launches / tensors if tensors else 0.0
+    if run.on_cpu:
+        return _on_cpu(run, steps, tensors, launches)
+    run.need_gpu()
     per_tensor = per_parameter > limit("R21.per_parameter") and share > limit("worth")
     many = launches > limit("R21.launches") and share > limit("R21.share")
     if not per_tensor and not many:
@@ -83,7 +87,7 @@ def unfused_optimizer(run: Run) -> Finding | None:
         f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad){other}.",
         saving,
         run.top(
-            steps.assign(source=[one or _line(run) for one in steps["source"]]),
+            steps.assign(source=steps["source"].where(steps["source"].notna(), _line(run))),
             "cpu_ns",
             operator="name",
             source="source",
@@ -93,6 +97,30 @@ def unfused_optimizer(run: Run) -> Finding | None:
             gpu_ns="gpu_ns",
         ),
         "The optimizer's operator has few kernels in the report of operators.",
+    )
+
+
+def _on_cpu(run: Run, steps: pd.DataFrame, tensors: int, operators: float) -> Finding | None:
+    each, time = operators / max(tensors, 1), min(int(steps["cpu_ns"].sum()) // run.workers, run.wall)
+    if not tensors or each <= limit("R21.per_parameter") or run.share(time) <= limit("R21.share"):
+        return None
+    names = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
+    return run.finding(
+        f"A step of the optimizer runs {operators:,.0f} operators, {each:.1f} for each of its {tensors} parameter "
+        f"tensors; it takes {run.time(time)}, {percent(run.share(time))} of the time.",
+        f"{names}(..., fused=True), where it has that option on a CPU (Adam, AdamW, SGD, Adagrad; torch 2.4 or later): "
+        "one operator for all tensors.",
+        int(time * (1 - 1 / each)),
+        run.top(
+            steps,
+            "cpu_ns",
+            operator="name",
+            source="source",
+            steps="calls",
+            operators="kernels",
+            cpu_ns="cpu_ns",
+        ),
+        "The optimizer's step takes less time in the report of operators.",
     )
 
 
@@ -119,7 +147,9 @@ def _fused(run: Run, sample: Sample, tensors: int) -> Edit | None:
     if not len(own):
         return None
     if not tensors:
-        times, kinds = np.unique(np.unique(sample.of("operator")[own], return_counts=True)[1], return_counts=True)
+        times, kinds = np.unique(
+            np.unique(sample.of("operator")[own], return_counts=True)[1], return_counts=True
+        )
         tensors = int(times[kinds == kinds.max()].max() / max(len(steps.start), 1))
     each = len(own) / max(len(steps.start) * tensors, 1)
     if each <= limit("R21.per_parameter"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.analysis.partition import Union
+from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.what_if import Edit
+from pyprof.marker import COLLECTION
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
 from pyprof.rules.host_places import collections, main_thread, ranges_with, sums_by_place, texts_like
-from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
 from pyprof.units import duration, percent
@@ -26,25 +27,29 @@ _COMPILATIONS = (
     "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
     "entire_frame_compile (dynamo_timed)", "entire_frame_compile",
 )  # fmt: skip
+_COLLECTED = re.compile(rf"^in {COLLECTION} \((.*)\)$")
 _RESUMED = "%: torch\\_dynamo\\_resume\\_in\\_%"
 
 
-@rule("R33", "gc_or_cpu_python", GPU)
+@rule("R33", "gc_or_cpu_python")
 def gc_or_cpu_python(run: Run) -> Finding | None:
     """While the GPU does nothing, Python collects garbage, or the main thread is in an operator that uses no GPU at
-    all. Waits for the DataLoader belong to R08.
+    all. Without a GPU, Python collects garbage. Waits for the DataLoader belong to R08.
 
     Fires: 2 ms of garbage collection in each step of 100 ms, the GPU idle; 15 ms in an operator on tensors of the CPU.
     Silent: the same while kernels run; 0.9 ms; an operator that launches kernels.
     """
+    if not run.on_cpu:
+        run.need_gpu()
     collected, count, operators = 0, 0, []
     for sample in run.samples:
         events = sample.of("start_ns")
-        busy = Union(events, events + sample.of("duration_ns"))
+        busy = NOTHING if run.on_cpu else Union(events, events + sample.of("duration_ns"))
         union = collections(run, sample)
         count += len(union.start)
         collected += _idle(union, busy)
-        operators.append(_operators(run, sample, busy))
+        if not run.on_cpu:
+            operators.append(_operators(run, sample, busy))
     rows = (
         pd.concat(operators, ignore_index=True) if operators else pd.DataFrame(columns=["operator", "idle"])
     )
@@ -55,7 +60,8 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     garbage = run.scaled(collected)
     much = run.share(garbage) > limit("R33.gc")
     if not much and not len(slow):
-        if not count and not run.store.rows(f"select 1 from range where {IS_FUNCTION} limit 1"):
+        ours = run.facts.get("format") == "capture"
+        if not count and not ours and not run.store.rows(f"select 1 from range where {IS_FUNCTION} limit 1"):
             raise NeedsFacts(
                 "needs calls of Python functions, to see garbage collection; record with "
                 "torch.profiler(with_stack=True)"
@@ -66,11 +72,13 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
 
 def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sums: pd.DataFrame) -> Finding:
     problems, advice, rows = [], [], list[dict[str, Any]]()
+    idle = "" if run.on_cpu else " while the GPU does nothing"
     if garbage:
         time, count = garbage
         source = sums_by_place(run, collects=True)["place"].iloc[:1].tolist()
+        source = [_COLLECTED.sub(r"at \1", place) for place in source]
         problems.append(
-            f"Python collects garbage for {percent(run.share(time))} of the time while the GPU does nothing"
+            f"Python collects garbage for {percent(run.share(time))} of the time{idle}"
             f"{', ' + source[0] if source else ''}."
         )
         advice.append(
@@ -101,7 +109,11 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
         edits = {sample.worker: Edit(collections(run, sample)) for sample in run.samples}
         saving += run.without("R33", edits, garbage[0])
     return run.finding(
-        " ".join(problems), " ".join(advice), saving, rows, "The summary's GPU utilization rises."
+        " ".join(problems),
+        " ".join(advice),
+        saving,
+        rows,
+        "A step gets shorter." if run.on_cpu else "The summary's GPU utilization rises.",
     )
 
 

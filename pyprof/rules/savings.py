@@ -26,7 +26,9 @@ class Savings:
     def __init__(self, run: Run):
         self._run = run
         samples = [sample for sample in run.samples if len(sample.of("id"))]
-        self.ranks = {sample.worker: Rank(run.source, sample.worker, _excerpt(run, sample)) for sample in samples}
+        self.ranks = {
+            sample.worker: Rank(run.source, sample.worker, _excerpt(run, sample)) for sample in samples
+        }
         self._ends = {sample.worker: _ends(run, sample) for sample in samples}
         known, first = clocks(run.store), samples[0]
         low = min(known[one.worker].forward(one.start) for one in samples)

@@ -92,6 +92,7 @@ LIMITS = {
     "R45.share": Limit(0.50, "", "share of operators on a CPU"),
     "R45.cores": Limit(0.50, "", "threads of an operator per core of the process, below"),
     "R46.length": Limit(20_000, "ns", "mean length of a short operator's calls, below"),
+    "R46.event": Limit(5_000, "ns", "mean length of the operators within a call, below"),
     "R46.share": Limit(0.30, "", "share of such operators"),
     "R46.calls": Limit(20, "calls per step", "of such operators, at least"),
     "R47.times": Limit(5, "", "a slow call's time, as a multiple of the median of equal calls, more than"),
@@ -102,6 +103,7 @@ LIMITS = {
     "R49.length": Limit(200_000, "ns", "time of the CPU in one place, while the GPU waits, that counts, at least"),
     "R49.share": Limit(0.03, "", "share of such waits, of one place"),
     "R49.unknown": Limit(0.10, "", "the same share, where no Python function is recorded"),
+    "R50.share": Limit(0.10, "", "share of operators in float64"),
 }  # fmt: skip
 
 

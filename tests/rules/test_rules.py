@@ -182,7 +182,9 @@ def small_kernels(time: int, late: bool = True, linked: bool = True) -> Small:
     return made
 
 
-def synchronised(gap: int, wait: int = 150_000, call: str = "cudaStreamSynchronize_v3020", linked: bool = True) -> Small:
+def synchronised(
+    gap: int, wait: int = 150_000, call: str = "cudaStreamSynchronize_v3020", linked: bool = True
+) -> Small:
     """The program waits for a kernel until it ends and launches the next one `gap` later than it could. The GPU works
     for 300 us of 1 ms, so a step takes as long as the program does: without the wait so much less."""
     made = Small()
@@ -561,7 +563,7 @@ CASES = {
         lambda: allocating(2, 10_000, linked=False), lambda: allocating(2, 10_000, "cudaMallocAsync_v11020"),
     ),
     "R33": Case(
-        lambda: collecting(20_000), 10 * 20_000, lambda: collecting(9_000), lambda: collecting(0, functions=False),
+        lambda: collecting(20_000), 10 * 20_000, lambda: collecting(9_000), lambda: collecting(0, functions=False, format="kineto"),
         lambda: collecting(20_000, hidden=True),
     ),
     "R34": Case(
@@ -607,13 +609,18 @@ CASES = {
         lambda: on_cpu(1, 600_000, threads__intraop="1"), None, lambda: on_cpu(1, 500_000, threads__intraop="1"),
         lambda: on_cpu(1, 600_000, threads__intraop=None), lambda: on_cpu(1, 600_000, threads__intraop="4"),
     ),
+    # Equal calls, of which one is left.
     "R46": Case(
-        lambda: on_cpu(40, 15_000), None, lambda: on_cpu(20, 15_000), None, lambda: on_cpu(3, 200_000),
+        lambda: on_cpu(40, 15_000), 10 * 39 * 15_000, lambda: on_cpu(20, 15_000), None, lambda: on_cpu(3, 200_000),
     ),
     # 800 us more in one of ten steps are 80 us a step, of the nine others.
     "R49": Case(
         lambda: working(400_000), 10 * 400_000, lambda: working(199_000),
         lambda: stream_of(4_000, linked=False), lambda: working(400_000, hidden=True),
+    ),
+    # Half of the time of 120 us in a step of 1 ms.
+    "R50": Case(
+        lambda: doubles(120_000), 10 * 60_000, lambda: doubles(90_000), None, lambda: doubles(400_000, "float32"),
     ),
     "R48": Case(
         lambda: long_step(900_000), 9 * 80_000, lambda: long_step(200_000), untimed, lambda: long_step(100_000),
@@ -626,9 +633,62 @@ CASES = {
 }  # fmt: skip
 
 
-def collecting(time: int, hidden: bool = False, functions: bool = True) -> Small:
+def doubles(time: int, dtype: str = "float64") -> Small:
+    """Linear layers of a type on a CPU."""
+    made = Small(gpu=None)
+    for t in made.each():
+        made.cpu("aten::addmm", t, time, made.op("linear", t, t + time, dtype=dtype, eligible=True))
+        made.cpu("aten::relu", t + 450_000, 50_000, made.op("relu", t + 450_000, t + 500_000))
+    return made
+
+
+def stepping() -> Small:
+    """An optimizer's step of 200 us on a CPU: 60 operators for 5 tensors."""
+    made = Small(gpu=None, meta={"optimizer.0.parameter_tensors": "5", "optimizer.0.class": "AdamW"})
+    for t in made.each():
+        made.cpu("aten::addmm", t, 300_000, made.op("linear", t, t + 300_000))
+        op = made.op("adamw.step", t + 500_000, t + 700_000, phase=3, line=9)
+        for i in range(60):
+            made.cpu("aten::mul_", t + 500_000 + i * 3_000, 2_000, op)
+    return made
+
+
+def test_without_a_gpu_garbage_collection_and_saving_have_their_lines() -> None:
+    """Both are ranges of PyProf's capture, outside of operators: 100 us, which would be too short for others' places,
+    and 300 us of steps of 1 ms."""
+    made = Small(gpu=None)
+    for t in made.each():
+        for start, end in ((t, t + 300_000), (t + 400_000, t + 500_000), (t + 800_000, t + 1_000_000)):
+            made.cpu("aten::addmm", start, end - start, made.op("linear", start, end))
+        made.ran("Python GC (train.py:9)", t + 300_000, 100_000)
+        made.ran("torch.save (train.py:20)", t + 500_000, 300_000)
+    garbage, saving = outcome("R33", made).finding, outcome("R49", made).finding
+    assert garbage is not None
+    assert garbage.saving == 10 * 100_000
+    assert garbage.problem.startswith("Python collects garbage for 10.0 % of the time")
+    assert saving is not None
+    assert saving.saving == 10 * 300_000
+    assert saving.problem == (
+        "The program spends 300 us a step, 30.0 % of the time, in torch.save (train.py:20)."
+    )
+    assert saving.advice.startswith("Save every N steps")
+
+
+def test_without_a_gpu_an_optimizer_of_many_operators_is_named() -> None:
+    """Of 12 operators for each tensor one is left."""
+    found = outcome("R21", stepping()).finding
+    assert found is not None
+    assert found.saving == 10 * 200_000 * 11 // 12
+    assert found.problem == (
+        "A step of the optimizer runs 60 operators, 12.0 for each of its 5 parameter tensors; it takes 200 us a step, "
+        "20.0 % of the time."
+    )
+    assert "AdamW(..., fused=True)" in found.advice
+
+
+def collecting(time: int, hidden: bool = False, functions: bool = True, **meta: str) -> Small:
     """Python collects garbage before, or during, a kernel."""
-    made = busy(Small(), 500_000)
+    made = busy(Small(meta=meta), 500_000)
     for t in made.each():
         if functions:
             made.ran("train.py(3): step", t, 900_000, 4)
@@ -929,6 +989,8 @@ def test_rules_about_gpus_say_that_a_recording_has_none():
         "R02",
         "R08",
         "R09",
+        "R21",
+        "R33",
         "R34",
         "R35",
         "R38",
@@ -938,6 +1000,7 @@ def test_rules_about_gpus_say_that_a_recording_has_none():
         "R47",
         "R48",
         "R49",
+        "R50",
     }
 
 

@@ -17,6 +17,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._added: list[tuple[list[Any], Any]] = []
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Set an attribute and remember the previous entry of its owner's dictionary."""
@@ -24,9 +25,18 @@ class Registry:
         setattr(owner, name, new)
         self._replaced.append((owner, name, old, new))
 
+    def add(self, items: list[Any], item: Any) -> None:
+        """Append an item to a list, and remember it."""
+        items.append(item)
+        self._added.append((items, item))
+
     def undo(self) -> None:
-        """Restore every attribute."""
+        """Restore every attribute and list."""
         replaced, self._replaced = self._replaced, []
+        added, self._added = self._added, []
+        for items, item in added:
+            if item in items:  # else other code has removed it
+                items.remove(item)
         with ExitStack() as callbacks:  # each of them, even if another one raises
             for item in replaced:
                 callbacks.callback(self._put_back, *item)
