@@ -40,7 +40,8 @@ class Removed(NamedTuple):
 class Edit(NamedTuple):
     """What a rank would not do. `host`: stretches of its host, with what is launched and waited for in them;
     `launching`: stretches of its host, of which what is launched stays; `waits`: stretches in which it would not wait
-    for the device; `gone`: ids of events; `in_time`: whether every launch would come before the device needs it."""
+    for the device; `gone`: ids of events; `in_time`: whether the host would take no time, so that every launch comes before
+    the device needs it."""
 
     host: Union = NOTHING
     launching: Union = NOTHING
@@ -211,7 +212,7 @@ class _Rows:
         self._until_launch: Ints = np.zeros_like(self.shift)
         self._until_wait: Ints = np.zeros_like(self._host)
         self._in_wait: Ints = np.zeros_like(self._host)
-        self._slack, self._gone = self._recorded, NOTHING
+        self._slack, self._gone, self._in_time = self._recorded, NOTHING, False
 
     def remove(self, delays: Iterable[Removed]) -> None:
         """Take away delays: of the host after the last wait before the launch, of a device in what the collective
@@ -238,6 +239,7 @@ class _Rows:
         self._in_wait = np.r_[np.where(free.covers(waits.start, waits.end), waits.end - waits.start, 0), 0]
         activity = self.rank.activity
         self._less[gone] = (activity.end - activity.start)[gone] + self._between
+        self._in_time = edit.in_time
         if edit.in_time:
             releases = self.rank.releases
             self._slack = self._recorded.copy()
@@ -246,12 +248,15 @@ class _Rows:
     def wait(self, place: int) -> None:
         """Shift the host after a wait."""
         event = int(self.waits.event[place])
-        before = int(self._host[place] + self._until_wait[place])
-        if self._in_wait[place]:
-            self._host[place + 1] = before + self._in_wait[place]
-            return
-        early = int(self.rank.activity.end[event] - self.waits.start[place])
-        shift = min(before + max(early, 0), int(self.shift[event]))
+        before, released = int(self._host[place] + self._until_wait[place]), int(self.shift[event])
+        free = before + int(self._in_wait[place])
+        early = max(int(self.rank.activity.end[event] - self.waits.start[place]), 0)
+        if self._in_time:  # the host is always there
+            shift = max(released, free)
+        elif self._in_wait[place]:
+            shift = free
+        else:
+            shift = min(before + early, released)
         self._host[place + 1] = shift + self._less_host[place + 1]
 
     def segment(self, place: int) -> int:
@@ -289,6 +294,8 @@ class _Rows:
         turn = int(np.searchsorted(self.waits.end, end, side="right"))
         since = np.array([self._since[turn]])
         shift = int(self._host[turn] + self._gone.within(since, np.maximum(since, end))[0])
+        if self._in_time:
+            shift = _LONG
         if place:
             last = int(releases.by_end[place - 1])
             shift = min(shift, int(self.shift[last]) + end - int(releases.ends[place - 1]))

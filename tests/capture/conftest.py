@@ -174,3 +174,12 @@ def fake(fake_path: Path) -> Fake:
     if pool.missing():
         pytest.skip("CUPTI's records: this torch has no buffers for them")
     return Fake(fake_path)
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection that comes by chance is no range of a test about others."""
+    if "test_interruptions" not in request.node.nodeid:
+        from pyprof.capture.instrument import interruptions
+
+        monkeypatch.setattr(interruptions, "_SHORTEST", 1 << 62)

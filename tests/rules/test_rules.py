@@ -563,7 +563,8 @@ CASES = {
         lambda: allocating(2, 10_000, linked=False), lambda: allocating(2, 10_000, "cudaMallocAsync_v11020"),
     ),
     "R33": Case(
-        lambda: collecting(20_000), 10 * 20_000, lambda: collecting(9_000), lambda: collecting(0, functions=False, format="kineto"),
+        lambda: collecting(20_000), 10 * 20_000, lambda: collecting(9_000),
+        lambda: collecting(0, functions=False, format="kineto"),
         lambda: collecting(20_000, hidden=True),
     ),
     "R34": Case(
