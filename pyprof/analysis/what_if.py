@@ -40,8 +40,8 @@ class Removed(NamedTuple):
 class Edit(NamedTuple):
     """What a rank would not do. `host`: stretches of its host, with what is launched and waited for in them;
     `launching`: stretches of its host, of which what is launched stays; `waits`: stretches in which it would not wait
-    for the device; `gone`: ids of events; `in_time`: whether the host would take no time, so that every launch comes before
-    the device needs it."""
+    for the device; `gone`: ids of events; `in_time`: whether the host would take no time, so that every launch comes
+    before the device needs it."""
 
     host: Union = NOTHING
     launching: Union = NOTHING
