@@ -63,6 +63,23 @@ LIBRARIES = {
 }
 # Verdicts by hand, from the events of the recording: why a finding is true, or what is wrong with it.
 JUDGED = {
+    ("dlrm_v100_8ranks", "R21"): "Adagrad launches 64 kernels, 1.4 ms of the CPU for 0.2 of the GPU",
+    ("mi300_resnet_act_checkpoint", "R17"): "batched_transpose around convolutions: 1.3 of 22 ms of kernels a step",
+    **{
+        (f"resnet50_v100_{which}", rule): why
+        for which in ("6steps", "num_workers_4")
+        for rule, why in (
+            ("R21", "SGD without foreach: 3 kernels for each of 161 tensors"),
+            ("R22", "161 fills a step: set_to_none=False"),
+        )
+    },
+    ("v100_216k_events", "R21"): "SGD without foreach: 404 kernels, 12.5 ms of the CPU for 5.2 of the GPU",
+    ("v100_216k_events", "R22"): "404 fills a step: set_to_none=False",
+    ("h100_2gpu_1s", "R38"): "2,268 of 4,372 launches have no work in the file",
+    ("H100 counters", "R01"): "one pass over single operators",
+    ("H100 counters", "R03"): "8.4 ms of kernels in 18.5 ms, 2 of them before the first",
+    ("H100 graph_replay_cold", "R05"): "the first step loads the kernels: 208 ms until their launches",
+    ("H100 products", "R50"): "one dgemm of 2048 cubed a step, 280 us",
     ("h100_bert_small", "R05"): "60 kernels of 5 us in 4.4 ms",
     ("h100_bert_small", "R26"): "16 blocks on 132 multiprocessors",
     ("h100_bert_small", "R31"): "0.1 of 85 GB, and R05",
@@ -165,6 +182,7 @@ JUDGED = {
             ("R07", "item and float of a result, five times"),
             ("R11", "16 MiB to and from the host in each step"), ("R12", "one sgemm of 2048 cubed a step"),
             ("R13", "the same, TF32 is off"),
+            ("R03", "1.6 of 2.8 ms until the next launch, most of it in the first of two steps"),
         )
     },
     **{(library, "R28"): "one kernel after another, collectives among them" for library in LIBRARIES},

@@ -197,6 +197,17 @@ class HostWork:
                     row[moments] = one.at(time[moments])
         return out[0], out[1], out[2]
 
+    def in_function(self, thread: Ints, time: Ints) -> Bools:
+        """Return whether threads are, at moments, in a Python function that an operator has called, such as a hook."""
+        out = np.zeros(len(thread), bool)
+        for number, moments in groups(thread):
+            operators, functions = self._operators.get(number), self._function_times.get(number)
+            if operators and functions:
+                at = [one.nesting.innermost(time[moments]) for one in (operators, functions)]
+                start = [at_places(one.start, place) for one, place in zip((operators, functions), at)]
+                out[moments] = (at[0] >= 0) & (at[1] >= 0) & (start[1] > start[0])
+        return out
+
     def since(self, thread: Ints, time: Ints) -> Ints:
         """Return since when each thread has been in the place where it is at a moment: since its last operator, range
         or Python function began or ended, -1 if none did."""

@@ -50,6 +50,11 @@ def place_texts(store: Store, stack_of: Callable[[int], Stack], table: pd.DataFr
     return pd.DataFrame(rows, columns=list(PLACE_COLUMNS), dtype=object)
 
 
+def is_users(line: str) -> bool:
+    """Return whether a line is outside installed packages."""
+    return not _LIBRARY.search(line)
+
+
 def user_line(stack: Any) -> str | None:
     r"""Return the innermost line of a stack outside installed packages; without one the innermost line.
 
@@ -57,6 +62,6 @@ def user_line(stack: Any) -> str | None:
     'net.py:30'
     """
     frames = [frame for frame in stack.split("\n") if frame] if isinstance(stack, str) else []
-    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    own = [frame for frame in frames if is_users(frame)]
     candidates = own or frames
     return candidates[-1] if candidates else None

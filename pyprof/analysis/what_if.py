@@ -65,7 +65,7 @@ def together(edits: Iterable[Edit]) -> Edit:
     return out
 
 
-class _Waits(NamedTuple):
+class Waits(NamedTuple):
     """Waiting calls of the host of a rank in the order of their ends; `event`: what each waited for."""
 
     start: Ints
@@ -122,6 +122,10 @@ class Replay:
             number: np.array([self._ranks[number].shift_at(end) for end in own.tolist()], np.int64)
             for number, own in ends.items()
         }
+
+    def waits(self, worker: int) -> Waits:
+        """Return the waits of a rank for its device."""
+        return self._ranks[worker].waits
 
     def _run(self) -> None:
         arrived = {instance: dict(times) for instance, times in self._arrivals.items()}
@@ -191,7 +195,7 @@ class _Rows:
             out[number, own] = 0
         return out
 
-    def _host_waits(self) -> _Waits:
+    def _host_waits(self) -> Waits:
         """Return the waits of the main thread, and those of others during which it had nothing to do."""
         host = self.rank.host
         columns = []
@@ -201,7 +205,7 @@ class _Rows:
                 counted = host.threads[host.main].within(waiting.start, waiting.end) == 0
             columns.append(np.stack([column[counted] for column in waiting]))
         table = np.concatenate(columns, axis=1) if columns else np.empty((3, 0), np.int64)
-        return _Waits(*table[:, np.argsort(table[1], kind="stable")])
+        return Waits(*table[:, np.argsort(table[1], kind="stable")])
 
     def reset(self) -> None:
         """Forget the shifts."""

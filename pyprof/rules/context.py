@@ -18,6 +18,7 @@ import pandas as pd
 from pyprof.analysis.coverage import missing_launches
 from pyprof.analysis.device_steps import activities
 from pyprof.analysis.host_work import HostWork
+from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.source import Source
 from pyprof.analysis.steady_state import LEAST_STEADY, spread
 from pyprof.analysis.what_if import Edit, together
@@ -361,6 +362,10 @@ class Run(SteadySteps):
         """None where nothing on a GPU was launched, or no launch is in the recording."""
         launched = any(sample.event["api"].mask().any() for sample in self.samples)
         return Savings(self) if launched else None
+
+    def waits(self, worker: int) -> Union:
+        """Return the time of a worker's sample in which its host waited for the device."""
+        return NOTHING if self._replays is None else self._replays.waits(worker)
 
     def without(self, rule: str, edits: Mapping[int, Edit], otherwise: int) -> int:
         """Return by how many ns the window would be shorter without what a rule is about, by worker. `otherwise`: what

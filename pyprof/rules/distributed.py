@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pyprof.analysis.collective_groups import collectives
 from pyprof.analysis.delay_causes import explain_delays
+from pyprof.analysis.partition import Union
 from pyprof.analysis.root_causes import NAMES, root_causes
 from pyprof.analysis.source import Source
 from pyprof.analysis.stragglers import arrivals, computation
+from pyprof.analysis.what_if import Edit
 from pyprof.prof.kernels import COMMUNICATION
-from pyprof.rules import Finding, NeedsFacts, Rows, rule
+from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
+from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -22,6 +26,7 @@ from pyprof.store.ids import first_id
 from pyprof.units import duration
 
 _LEAST = 3  # steps
+_OF_HOSTS = ("R08", "R09", "R33", "R49")  # what makes a host slow and has a finding of its own
 _DP, _DDP = "DataParallel.forward", "DistributedDataParallel.forward"
 _NO_RANGES = (
     "needs torch's own ranges, which this recording lacks; record with pyprof, torch.profiler, or under "
@@ -126,7 +131,8 @@ def straggler(run: Run) -> Finding | None:
     of the report: by how much the steps would be shorter, in a replay of all ranks without the rank's largest delay.
     Only lateness of its own counts: not what is from before the first collective of the recording, and not what it
     carries over because it was late to the previous collective. Of kernels that run together, the shortest is that of
-    the rank that came last.
+    the rank that came last. Where no delay explains it, the hosts are compared: one that needs longer for a step than
+    the others, without its waits for the device, holds up all.
 
     Fires: two of three ranks wait 120 us of each step of 1 ms for the third.
     Silent: they wait 110 us, and not for the first collective; each rank is late in turn; only one step.
@@ -149,17 +155,17 @@ def straggler(run: Run) -> Finding | None:
     late = by_step[by_step > 0]
     last = late.loc[late.groupby(level="step").idxmax()] if len(late) else late
     if not len(last):
-        return None
+        return _slow_host(run, names)
     times = last.groupby(level="rank").agg(["size", "sum"]).sort_values(["size", "sum"], ascending=False)
     worst, count = times.index[0], int(times["size"].iloc[0])
     if count < limit("R30.steps") * steps:
-        return None
+        return _slow_host(run, names)
     causes = root_causes(run.source, _spans(run, run.source.aggregation.first, run.source.aggregation.last))
     rows = causes.rows[causes.rows["saving"].notna()]
     rows = rows[(rows["worker"] == worst[0]) & (rows["device"] == worst[1])]
     saving = int(rows["saving"].iloc[0]) / causes.steps if len(rows) else 0  # of a step
     if saving <= limit("R30.share") * causes.step:
-        return None
+        return _slow_host(run, names)
     return run.finding(
         f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}), mostly for more time "
         f"{_place(rows.iloc[0])}: a step takes {duration(causes.step)}, without that {duration(causes.step - saving)}.",
@@ -170,6 +176,70 @@ def straggler(run: Run) -> Finding | None:
         _ranks(run, late_rows, times, names),
         "In the report root_cause, the rank is not named any more.",
     )
+
+
+def _slow_host(run: Run, names: dict[int, str]) -> Finding | None:
+    """Return a finding about the rank whose host needs longer for a step than the median rank's, if that costs enough.
+    The saving is a replay in which it needs as long as that, in each moment the same share of its time less."""
+    own = _host_times(run)
+    if len(own) < 2 or own.shape[1] < _LEAST:
+        return None
+    sums = own.sum(axis=1).sort_values(kind="stable")
+    worst, middle = int(sums.index[-1]), sums.index[(len(sums) - 1) // 2]
+    count = int((own.idxmax() == worst).sum())
+    most, usual = int(sums.iloc[-1]), int(sums.loc[middle])
+    if count < limit("R30.steps") * own.shape[1] or most <= usual:
+        return None
+    saving = run.without("R30", {worst: Edit(launching=_slower(run, worst, (most - usual) / most))}, 0)
+    if run.share(saving) <= limit("R30.share"):
+        return None
+    step, each = run.wall / run.steps, own.shape[1]
+    return run.finding(
+        f"In {count} of {each} steps the CPU of {names[worst]} needs longest, {duration(most / each)} where the median "
+        f"rank's needs {duration(usual / each)}, and all ranks wait for it: a step takes {duration(step)}, without "
+        f"that {duration(step - saving / run.steps)}.",
+        "Compare what the hosts run: other processes, threads and their processors (taskset, numactl), clocks and "
+        "power, the file system; and what only this rank does, such as logging, evaluation or checkpoints.",
+        saving,
+        [
+            {"rank": names[worker], "host_ns": time, "steps": each}
+            for worker, time in zip(sums.index[::-1].tolist(), sums[::-1].astype(int).tolist())
+        ],
+        "The hosts need about as long as each other.",
+    )
+
+
+def _host_times(run: Run) -> pd.DataFrame:
+    """Return, by worker and number of the step, how long its main thread needed for the step, in ns, without waits for
+    the device and what has a finding of its own; of the steps that all have."""
+    columns = {}
+    causes = [rule for rule in _OF_HOSTS if judge(RULES[rule], run).finding is not None]
+    for sample in run.samples:
+        rows = run.store.rows(
+            """select number, host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ?
+               and host_start_ns >= ? and host_end_ns <= ? order by number""",
+            (run.source.aggregation.iteration_set, sample.worker, sample.start, sample.end),
+        )
+        number, start, end = np.array(rows, np.int64).reshape(-1, 3).T
+        steady = np.isin(number, run.numbers)
+        gone = run.waits(sample.worker)
+        for rule_ in causes:
+            gone = gone.with_(run.edits[rule_].get(sample.worker, Edit()).host)
+        time = end - start - gone.within(start, end)
+        columns[sample.worker] = pd.Series(time[steady], number[steady])
+    return pd.DataFrame(columns).T.dropna(axis=1)
+
+
+def _slower(run: Run, worker: int, share: float) -> Union:
+    """Return a share of a rank's host time: of each stretch from the beginning of a call to the next, without those in
+    which it waits for the device."""
+    (sample,) = (one for one in run.samples if one.worker == worker)
+    waits = run.waits(worker)
+    edges = np.unique(np.r_[sample.start, sample.api["start_ns"].values, waits.end, sample.end])
+    start, end = edges[:-1], edges[1:]
+    free = ~waits.covers(start, start + 1)
+    start, end = start[free], end[free]
+    return Union(start, start + ((end - start) * share).astype(np.int64))
 
 
 def _place(cause: pd.Series[Any]) -> str:

@@ -13,7 +13,11 @@ from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 
 # R03 says what the GPU waits for most of the time; a finding about that wait says the same and more.
-_WAITS = {"launch-bound": ("R05", "R33", "R49"), "data loader": ("R08", "R09"), "synchronization": ("R07",)}
+_WAITS = {
+    "launch-bound": ("R05", "R21", "R32", "R33", "R49"),
+    "data loader": ("R08", "R09"),
+    "synchronization": ("R07",),
+}
 # A rule whose time lies within that of another, and what the other counts.
 _PART_OF = {
     "R06": ("R05", "the waits for kernel launches"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +13,14 @@ import pandas as pd
 from pyprof.analysis.host_work import HostWork
 from pyprof.analysis.idle_gaps import launch_bound
 from pyprof.analysis.partition import NOTHING, Union
-from pyprof.analysis.places import place_texts, user_line
+from pyprof.analysis.places import is_users, place_texts, user_line
 from pyprof.analysis.what_if import Edit
 from pyprof.marker import COLLECTION, SAVING
 from pyprof.model import Bools, Ints
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.premises import LAUNCHES_IF_ANY
 from pyprof.rules.thresholds import limit
+from pyprof.store import reads
 from pyprof.store.ids import first_id
 from pyprof.units import percent
 
@@ -32,6 +34,7 @@ _COLLECTIONS = (f"{COLLECTION}%", "<built-in function collect>")
 _OWN = (f"{COLLECTION} (%", f"{SAVING} (%")  # ranges of PyProf's capture, which have a line
 _SAVES = re.compile(r"torch[/\\]serialization\.py|torch\.save|save_checkpoint")
 _SAVING = ("%serialization.py%", "%torch.save%", "%save\\_checkpoint%")  # the same in SQL
+_ENGINE = ("%run\\_backward%",)  # torch's engine, whose threads do the work
 _SLEEPS = re.compile(r"built-in function sleep")
 
 
@@ -102,10 +105,17 @@ def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
     low, waited = (times[name].to_numpy(np.int64) for name in ("low", "time"))
     waited = waited - activity.paused.within(low, low + waited)
     within = [one.within(low, low + waited) for one in (activity.dataloader, _collectives(run, sample))]
-    outside = (times["operator"] < 0) & (waited >= limit("R49.length"))
-    keep = outside & (2 * np.maximum(*within) <= waited)
+    engine = np.isin(times["function"], list(texts_like(run, _ENGINE)))
+    owner = thread[times["stretch"].to_numpy(np.int64)]
+    called = (times["operator"] >= 0) & work.in_function(owner, low)
+    outside = ((times["operator"] < 0) | called) & (waited >= limit("R49.length")) & ~engine
+    keep = np.flatnonzero(outside & (2 * np.maximum(*within) <= waited))
+    functions = reads.texts_of(run.store, times["function"].to_numpy(np.int64)[keep])
+    where = zip(work.stacks(owner[keep], low[keep]), times["function"].to_numpy(np.int64)[keep].tolist())
+    users = [_is_users(functions.get(code, ""), work.stack(number).frames) for number, code in where]
+    keep = keep[~called[keep].to_numpy() | np.array(users, bool)]
     low, waited, finish = low[keep], waited[keep], (low + times["time"].to_numpy(np.int64))[keep]
-    stretch, text, function = times.loc[keep, ["stretch", "text", "function"]].to_numpy(np.int64).T
+    stretch, text, function = times.iloc[keep][["stretch", "text", "function"]].to_numpy(np.int64).T
     collected = collections(run, sample).within(low, low + waited)
     begun, thread = low == start[stretch], thread[stretch]
     stacks = work.stacks(thread, low)
@@ -126,6 +136,12 @@ def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
         "known": known, "waited": waited, "collects": 2 * collected > waited,
         **_whole(run, sample, work, thread, low, finish, begun),
     })  # fmt: skip
+
+
+def _is_users(function: str, frames: Sequence[str]) -> bool:
+    """Return whether a Python function is the user's, or a built-in one that a line of the user calls."""
+    match = _FRAME.match(function)
+    return is_users(match["file"]) if match else bool(frames) and is_users(frames[-1])
 
 
 def _whole(

@@ -13,6 +13,7 @@ from pyprof.analysis.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
+from pyprof.store import reads
 from pyprof.units import percent
 
 # Names of torch.utils.data's iterators in its ranges: without workers, with workers.
@@ -35,7 +36,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     waits = _waits(run)
     if waits is None or _workers(run) == {"0"}:
         return None
-    part = run.loading
+    part, who = _loading(run)
     if run.share(part) <= limit("R08.share"):
         return None
     settings = _settings(run)
@@ -45,7 +46,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     advice.append("raise prefetch_factor if the waits are uneven")
     return run.finding(
         f"The loop waits for its DataLoader {percent(run.share(part))} of the time{_idle(run)}, "
-        f"{run.time(part)}{_mostly(waits)}.",
+        f"{run.time(part)}{_mostly(waits)}{who}.",
         ", ".join(advice)
         + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
         _saving(run, "R08", part),
@@ -79,13 +80,13 @@ def workers_zero(run: Run) -> Finding | None:
             "needs num_workers of the DataLoader, which this recording lacks; record with pyprof"
         )
     usable = run.facts.get("cpu.usable", "")
-    part = run.loading
+    part, who = _loading(run)
     if workers != {"0"} or usable == "1" or run.share(part) <= limit("R09.share"):
         return None
     count = min(4, int(usable) - 1) if usable.isdigit() else 2
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
-        f"time, {run.time(part)}{_mostly(waits)}.",
+        f"time, {run.time(part)}{_mostly(waits)}{who}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
         min(_saving(run, "R09", part), run.wall - part),
@@ -93,6 +94,19 @@ def workers_zero(run: Run) -> Finding | None:
         "The waits for the data loader fall (report step_time, categories=phase); more workers than needed cost "
         "memory only.",
     )
+
+
+def _loading(run: Run) -> tuple[int, str]:
+    """Return the time that a worker waits, mean over those that do, and their names, if these are not most of them."""
+    loading = {
+        sample.worker: len(run.source.activity(sample.worker).dataloader.cut(sample.start, sample.end))
+        for sample in run.samples
+    }
+    most, names = max(loading.values(), default=0), reads.worker_names(run.store)
+    few = [names[worker] for worker, time in loading.items() if 2 * time >= most]
+    if 2 * len(few) >= len(loading):
+        return run.loading, ""
+    return run.loading * len(loading) // len(few), f", on {', '.join(few)}"
 
 
 def _saving(run: Run, rule: str, waited: int) -> int:

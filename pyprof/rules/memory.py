@@ -5,12 +5,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from pyprof.analysis.partition import NOTHING, Union
+from pyprof.analysis.what_if import Edit
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
+from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.premises import GPU, LAUNCHES, STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
+from pyprof.store import reads
 from pyprof.store.ids import first_id
 from pyprof.units import percent, size
 
@@ -138,6 +144,23 @@ def memory_underused(run: Run) -> Finding | None:
     )
 
 
+def _is_no_wait(name: str) -> bool:
+    return "Async" in name or "Host" in name
+
+
+def _allocating(run: Run, sample: Sample) -> Union:
+    """Return the time of a sample in calls that allocate or free memory of the GPU."""
+    if not sample.api:
+        return NOTHING
+    kinds, names, start, length = (
+        sample.api[name].values for name in ("kind", "name", "start_ns", "duration_ns")
+    )
+    texts = reads.texts_of(run.store, names)
+    other = [number for number, text in texts.items() if _is_no_wait(text)]
+    own = np.isin(kinds, [kind("malloc"), kind("free")]) & ~np.isin(names, other)
+    return Union(start[own], (start + length)[own])
+
+
 @rule("R32", "alloc_churn", LAUNCHES, STEPS, rows=Rows("memory", "Memory"))
 def alloc_churn(run: Run) -> Finding | None:
     """The GPU's memory is allocated or freed in steady iterations: each cudaMalloc and cudaFree waits for the device.
@@ -147,7 +170,7 @@ def alloc_churn(run: Run) -> Finding | None:
     Silent: allocations in the first steps only; cudaMallocAsync.
     """
     calls = run.calls(("malloc", "free"))
-    calls = calls[~which(calls["call"], lambda name: "Async" in name or "Host" in name)]
+    calls = calls[~which(calls["call"], _is_no_wait)]
     per_step = len(calls) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)
     time = run.scaled(int(calls["duration_ns"].sum()))
     if per_step < limit("R32.per_step") and run.share(time) <= limit("R32.share"):
@@ -156,13 +179,14 @@ def alloc_churn(run: Run) -> Finding | None:
         calls=("duration_ns", "size"), time=("duration_ns", "sum")
     )
     grouped = grouped.join(run.operators[["name", "source"]], on="operator")
+    edits = {sample.worker: Edit(_allocating(run, sample)) for sample in run.samples}
     return run.finding(
         f"GPU memory is allocated or freed {per_step:.1f} times a step, which takes {percent(run.share(time))} of the "
         "time.",
         "Sizes that change from step to step make the allocator request more memory: PYTORCH_CUDA_ALLOC_CONF="
         "expandable_segments:True, padded or bucketed sizes, no torch.cuda.empty_cache() in the loop, less memory "
         "in use.",
-        time,
+        run.without("R32", edits, time),
         run.top(
             grouped, "time", operator="name", source="source", call="call", calls="calls", time_ns="time"
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyprof.analysis.critical_path import Rank
+from pyprof.analysis.partition import Union
 from pyprof.analysis.rank_clocks import clocks
 from pyprof.analysis.timeline import Excerpt
 from pyprof.analysis.what_if import Edit, Replay
@@ -37,6 +38,11 @@ class Savings:
     def earlier(self, edits: Mapping[int, Edit]) -> dict[int, Ints]:
         """Return by how many ns each step of the samples would end earlier with edits, by worker."""
         return self._replay.earlier(edits, self._ends)
+
+    def waits(self, worker: int) -> Union:
+        """Return the time in which the host of a worker waited for the device."""
+        waits = self._replay.waits(worker)
+        return Union(waits.start.copy(), waits.end.copy())
 
     def without(self, edits: Mapping[int, Edit]) -> int:
         """Return by how many ns the window would be shorter with edits, by worker, mean over the workers. The first

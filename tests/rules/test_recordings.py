@@ -232,8 +232,8 @@ def test_figures_of_findings_are_those_of_the_tables(data, name):
     }
     shown = set(expected) & set(savings.index)
     assert shown or name == "mi300_resnet_act_checkpoint.json.gz"
-    if "R09" in savings:  # of late launches some are the loader's
-        assert savings["R05"] < expected.pop("R05")
+    if "R09" in savings:  # of late launches some may be the loader's
+        assert savings["R05"] <= expected.pop("R05")
     for rule in shown & set(expected):
         assert savings[rule] == pytest.approx(expected[rule], abs=1), rule
     workers = len(run.window.workers)

@@ -700,9 +700,14 @@ def collecting(time: int, hidden: bool = False, functions: bool = True, **meta: 
 
 
 def working(
-    time: int, name: str = "train.py(7): augment", hidden: bool = False, inside: bool = False
+    time: int,
+    name: str = "train.py(7): augment",
+    hidden: bool = False,
+    inside: bool = False,
+    hook: bool = False,
 ) -> Small:
-    """A function runs before the launch of each step's kernel, with the GPU idle, or busy."""
+    """A function runs before the launch of each step's kernel, with the GPU idle, or busy. `inside`: it runs an
+    operator for all of its time; `hook`: an operator runs it."""
     made = Small()
     for t in made.each():
         made.ran("train.py(3): step", t, 900_000, 4)
@@ -711,6 +716,8 @@ def working(
             made.kernel(GEMM, t + 90_000, time + 100_000, made.op("linear", t, t + 1_000), launch=t)
         if inside:
             made.op("tolist", t + 100_000, t + 100_000 + time)
+        if hook:
+            made.op("mulbackward0", t + 90_000, t + 105_000 + time)
         op = made.op("linear", t + time + 110_000, t + time + 120_000, line=9)
         made.kernel(GEMM, t + time + 200_000, 890_000 - time, op, launch=t + time + 112_000)
     return made
@@ -1053,9 +1060,11 @@ def test_copies_around_a_product_are_no_product() -> None:
         (working(400_000, "torch/utils/checkpoint.py(500): checkpoint"),
          "is in checkpoint (torch/utils/checkpoint.py:500), called from train.py:3.", "Move it out of the step"),
         (working(400_000, inside=True), None, None),
+        (working(400_000, "hooks.py(9): hook", hook=True), "the CPU is in hook (hooks.py:9).", "Move it"),
+        (working(400_000, "torch/utils/hooks.py(9): hook", hook=True), None, None),
         (working(400_000, "<built-in function collect>"), None, None),
     ],
-    ids=["function", "sleep", "library", "recomputation", "operator", "collection"],
+    ids=["function", "sleep", "library", "recomputation", "operator", "hook", "library's hook", "collection"],
 )  # fmt: skip
 def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(
     made: Small, words: str, advice: str

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks whose hosts run ahead: one that needs longer for a step than the others holds up all, and is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyprof
+from pyprof.session import Profile
+from tests import kineto
+
+STEPS, US = 8, 1_000
+GEMM = "ampere_sgemm_128x64_tn"
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def record(folder: Path, hosts: list[int], garbage: int = 0) -> Profile:
+    """Steps of six kernels of 8 us and an all-reduce of 20 us, each launched by an operator. For them the host of each
+    rank needs so long, and the slowest `garbage` more for collecting that. Nobody waits for a device."""
+    launched: list[list[int]] = []
+    files: list[list[dict[str, Any]]] = []
+    for length in hosts:
+        more = garbage if length == max(hosts) else 0
+        events: list[dict[str, Any]] = []
+        ends = []
+        for step in range(STEPS):
+            begin = step * (length + more)
+            events.append(kineto.annotation(f"ProfilerStep#{step}", begin, begin + length + more))
+            if more:
+                events.append(kineto.annotation("Python GC", begin, begin + more))
+            part = length // 7
+            for number in range(7):
+                start, end = begin + more + number * part, begin + more + (number + 1) * part
+                events.append(kineto.op("aten::mm" if number < 6 else "c10d::allreduce_", start, end))
+                events.append(kineto.launch(end - 5 * US, end - 1 * US, 10 * (step + 1) + number))
+                ends.append(end - 1 * US)
+        launched.append(ends)
+        files.append(events)
+    free = [0] * len(hosts)
+    for step in range(STEPS):
+        arrivals = []
+        for rank, ends in enumerate(launched):
+            for number in range(6):
+                begin = max(ends[7 * step + number], free[rank])
+                free[rank] = begin + 9 * US
+                number_of = 10 * (step + 1) + number
+                files[rank].append(kineto.kernel(GEMM, begin, begin + 8 * US, number_of, device=rank))
+            arrivals.append(max(ends[7 * step + 6], free[rank]))
+        end = max(arrivals) + 20 * US
+        for rank, arrival in enumerate(arrivals):
+            one = kineto.kernel(NCCL, arrival, end, 10 * (step + 1) + 6, stream=20, device=rank)
+            one["args"] |= {
+                "Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "dtype": "Float",
+                "Group size": len(hosts), "Process Group Name": "0", "Seq": step,
+                "Process Group Ranks": str(list(range(len(hosts)))),
+            }  # fmt: skip
+            files[rank].append(one)
+            free[rank] = end + 1 * US
+    for rank, events in enumerate(files):
+        world = {"backend": "nccl", "rank": rank, "world_size": len(hosts), "pg_count": 1}
+        devices = [{"id": i, "name": "NVIDIA A100-SXM4-40GB", "numSms": 108} for i in range(len(hosts))]
+        kineto.write(
+            folder / f"rank{rank}.pt.trace.json", events, distributedInfo=world, deviceProperties=devices
+        )
+    return pyprof.load(folder)
+
+
+@pytest.mark.parametrize("slow", [0, 2])
+def test_the_rank_with_the_slow_host_is_named(slow: int, tmp_path: Path) -> None:
+    """Steps of 900 us, of which the others' hosts need 300: without that the steps take as long as these."""
+    hosts = [900 * US if rank == slow else 300 * US for rank in range(3)]
+    found = record(tmp_path, hosts).findings.set_index("rule").loc["R30"]
+    assert (
+        f"the CPU of rank{slow} needs longest, 900 us where the median rank's needs 300 us"
+        in found["problem"]
+    )
+    assert found["saving_ns"] == pytest.approx(STEPS * 600 * US, rel=0.05)
+
+
+def test_hosts_that_need_about_as_long_are_not_named(tmp_path: Path) -> None:
+    assert "R30" not in set(record(tmp_path, [310 * US, 300 * US, 300 * US]).findings["rule"])
+
+
+def test_what_makes_the_host_slow_is_named_in_its_place(tmp_path: Path) -> None:
+    """Garbage collection on one rank has a finding of its own, with the same saving."""
+    rules = record(tmp_path, [300 * US, 301 * US, 300 * US], garbage=600 * US).findings
+    assert "R30" not in set(rules["rule"])
+    first = rules.iloc[0]
+    assert first["rule"] == "R33"
+    assert first["saving_ns"] == pytest.approx(STEPS * 600 * US, rel=0.05)
