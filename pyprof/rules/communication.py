@@ -10,11 +10,14 @@ from pyprof.analysis.bandwidth import sizes
 from pyprof.analysis.collective_groups import collectives
 from pyprof.analysis.communication import names
 from pyprof.model import KERNEL, KERNELS
-from pyprof.rules import Finding, NeedsFacts, Rows, rule
+from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
+from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
 from pyprof.units import percent, size
+
+_LATE = ("R08", "R09", "R30", "R33", "R49")  # what may hold up one of the ranks
 
 
 def _communication(run: Run) -> pd.DataFrame:
@@ -54,7 +57,8 @@ def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
 @rule("R28", "comm_exposed", GPU, KINDS, rows=Rows("overlap", "Overlap of communication"))
 def comm_exposed(run: Run) -> Finding | None:
     """Collectives and copies between devices run while no other kernel does. Where they can be matched on all ranks,
-    the finding says how much of their time is a wait for the rank that came last.
+    the finding says how much of their time is a wait for the rank that came last. That is no part of the saving where
+    another finding says what holds up that rank (R08, R09, R30, R33, R49).
 
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
@@ -84,11 +88,17 @@ def comm_exposed(run: Run) -> Finding | None:
         advice = f"If one rank comes late: {evenly[0].lower()}{evenly[1:]} Otherwise {faster}"
     else:
         advice = evenly if waiting > limit("R28.waiting") else faster
+    for one in _LATE:
+        judge(RULES[one], run)
+    own = exposed
+    if len(matched) and run.late_ranks:
+        own = int(exposed * (1 - waiting))
+        waits += f" What holds that up is in {' and '.join(sorted(run.late_ranks))}."
     return run.finding(
         f"{what} run for {run.time(total)}; {run.time(exposed, False)} of it, {percent(run.share(exposed))} of the "
         f"time, while no other kernel runs. {waits}",
         advice,
-        exposed,
+        own,
         run.top(
             grouped, "time", operator="name", source="source", count="count", bytes="bytes", time_ns="time"
         ),

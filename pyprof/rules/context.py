@@ -53,6 +53,9 @@ class Run(SteadySteps):
         self.facts: Mapping[str, str] = source.store.meta
         self._work: dict[int, HostWork] = {}
         self.outcomes: dict[str, Outcome] = {}
+        self.late_ranks: set[str] = (
+            set()
+        )  # rules that found what holds up few of the ranks, for which others wait
         self.edits: dict[str, Mapping[int, Edit]] = {}  # by rule: what would be gone without what it found
 
     # --- the window

@@ -131,8 +131,8 @@ def straggler(run: Run) -> Finding | None:
     of the report: by how much the steps would be shorter, in a replay of all ranks without the rank's largest delay.
     Only lateness of its own counts: not what is from before the first collective of the recording, and not what it
     carries over because it was late to the previous collective. Of kernels that run together, the shortest is that of
-    the rank that came last. Where no delay explains it, the hosts are compared: one that needs longer for a step than
-    the others, without its waits for the device, holds up all.
+    the rank that came last. Where the delay explains less, the hosts are compared: one that needs longer for a step
+    than the others, without its waits for the device, holds up all.
 
     Fires: two of three ranks wait 120 us of each step of 1 ms for the third.
     Silent: they wait 110 us, and not for the first collective; each rank is late in turn; only one step.
@@ -164,8 +164,16 @@ def straggler(run: Run) -> Finding | None:
     rows = causes.rows[causes.rows["saving"].notna()]
     rows = rows[(rows["worker"] == worst[0]) & (rows["device"] == worst[1])]
     saving = int(rows["saving"].iloc[0]) / causes.steps if len(rows) else 0  # of a step
+    host = _slow_host(run, names)
+    if (
+        host is not None
+        and host.saving is not None
+        and host.saving > (1 + limit("worth")) * saving * run.steps
+    ):
+        return host
     if saving <= limit("R30.share") * causes.step:
-        return _slow_host(run, names)
+        return None
+    run.late_ranks.add("R30")
     return run.finding(
         f"In {count} of {steps} steps all ranks wait for {names[worst[0]]} (GPU {worst[1]}), mostly for more time "
         f"{_place(rows.iloc[0])}: a step takes {duration(causes.step)}, without that {duration(causes.step - saving)}.",
@@ -194,6 +202,7 @@ def _slow_host(run: Run, names: dict[int, str]) -> Finding | None:
     if run.share(saving) <= limit("R30.share"):
         return None
     step, each = run.wall / run.steps, own.shape[1]
+    run.late_ranks.add("R30")
     return run.finding(
         f"In {count} of {each} steps the CPU of {names[worst]} needs longest, {duration(most / each)} where the median "
         f"rank's needs {duration(usual / each)}, and all ranks wait for it: a step takes {duration(step)}, without "

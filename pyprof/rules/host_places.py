@@ -270,6 +270,8 @@ def host_work(run: Run) -> Finding | None:
     if not len(table):
         return None
     place, known, _, time, name = next(table.itertuples(index=False))
+    if ", on " in place:
+        run.late_ranks.add("R49")
     stretches = run.host_stretches
     first = stretches["place"].eq(name) & ~stretches["collects"]
     saving = run.without("R49", edits_of(run, stretches[first]), time)

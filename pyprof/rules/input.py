@@ -65,8 +65,8 @@ def _idle(run: Run) -> str:
 
 @rule("R09", "workers_zero", rows=_WAITS)
 def workers_zero(run: Run) -> Finding | None:
-    """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With a
-    worker, a step takes as long as the longer of loading and the rest, so the saving is at most the shorter one.
+    """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With
+    workers, a step takes as long as the longer of the rest and of loading, divided by their number.
 
     Fires: num_workers=0 and 5 % of the time in the DataLoader.
     Silent: num_workers=4; loading that takes 1 % of the time; a machine with one usable CPU.
@@ -83,13 +83,13 @@ def workers_zero(run: Run) -> Finding | None:
     part, who = _loading(run)
     if workers != {"0"} or usable == "1" or run.share(part) <= limit("R09.share"):
         return None
-    count = min(4, int(usable) - 1) if usable.isdigit() else 2
+    count = min(4, int(usable) - 1) if usable.isdigit() else 4
     return run.finding(
         f"The DataLoader has num_workers=0: the loop loads its batches itself for {percent(run.share(part))} of the "
         f"time, {run.time(part)}{_mostly(waits)}{who}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
-        min(_saving(run, "R09", part), run.wall - part),
+        min(_saving(run, "R09", part), max(run.wall - _longest(run) // count, 0)),
         waits,
         "The waits for the data loader fall (report step_time, categories=phase); more workers than needed cost "
         "memory only.",
@@ -106,7 +106,17 @@ def _loading(run: Run) -> tuple[int, str]:
     few = [names[worker] for worker, time in loading.items() if 2 * time >= most]
     if 2 * len(few) >= len(loading):
         return run.loading, ""
+    run.late_ranks.add("R09" if _workers(run) == {"0"} else "R08")
     return run.loading * len(loading) // len(few), f", on {', '.join(few)}"
+
+
+def _longest(run: Run) -> int:
+    """Return the time that a worker is in its loader in the window, of the one that is there longest."""
+    times = [
+        len(run.source.activity(sample.worker).dataloader.cut(sample.start, sample.end))
+        for sample in run.samples
+    ]
+    return run.scaled(max(times, default=0) * run.workers)
 
 
 def _saving(run: Run, rule: str, waited: int) -> int:

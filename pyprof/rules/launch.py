@@ -28,7 +28,7 @@ from pyprof.units import duration, percent
 _COPY = re.compile(
     r"unassociated_\w*mem(cpy|set)", re.IGNORECASE
 )  # of copies and sets that no operator launched
-_CAUSES = ("R07", "R08", "R09", "R21", "R32", "R33", "R49")  # of late launches
+_CAUSES = ("R07", "R08", "R09", "R21", "R30", "R32", "R33", "R49")  # of late launches
 _ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 
 
@@ -38,8 +38,8 @@ def launch_bound(run: Run) -> Finding | None:
     replay launches together, and the wait before them. The finding divides the time of the waits by what the CPU did:
     CUDA calls of any thread, else operators and ranges, else neither. The saving is what is left after causes that
     have findings of their own: work in one place of the program (R49), garbage collection (R33), waits for the GPU
-    (R07) and for data (R08, R09), an optimizer's many kernels (R21), memory of the GPU (R32). What to do depends on
-    the number of kernels and their length: fusing helps against many short ones.
+    (R07) and for data (R08, R09), an optimizer's many kernels (R21), a slow host (R30), memory of the GPU (R32). What
+    to do depends on the number of kernels and their length: fusing helps against many short ones.
 
     Fires: kernels of 4 us, launched every 10 us; kernels of 40 us, launched every 100 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.

@@ -76,6 +76,8 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
     if garbage:
         time, count = garbage
         source = sums_by_place(run, collects=True)["place"].iloc[:1].tolist()
+        if source and ", on " in source[0]:
+            run.late_ranks.add("R33")
         source = [_COLLECTED.sub(r"at \1", place) for place in source]
         problems.append(
             f"Python collects garbage for {percent(run.share(time))} of the time{idle}"
