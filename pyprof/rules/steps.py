@@ -202,7 +202,7 @@ def _recorded(run: Run) -> int:
 @rule("R48", "long_steps", STEPS, rows=Rows("iterations", "Iterations"))
 def long_steps(run: Run) -> Finding | None:
     """Single steps take more than twice as long as the median; names where the program was in the longest one for the
-    time that it took more.
+    time that it took more. Where that is an operator of every step, why it took longer is not known, and no saving.
 
     Fires: one of 10 steps of 100 ms takes 900 ms, 790 ms of which are in one line.
     Silent: the first step is the long one, which is warm-up; steps of 100 ms and of 150 ms.
@@ -232,11 +232,13 @@ def long_steps(run: Run) -> Finding | None:
     steps = {int(n): int(run.lengths[n]) for n in lengths}
     name = marked_numbers(run.source, worker, np.array([number]))[0]
     many = "One step takes" if len(steps) == 1 else f"{len(steps)} steps take"
-    where, time = _longer(run, worker, (start, end))
-    known = 2 * time > length - usual
+    where, time, why = _longer(run, worker, (start, end))
+    most = 2 * time > length - usual
+    known = most and why
     cause = (
-        f"Of that, {duration(time)} more than in step {_shown(run, worker)} is {where}."
-        if known
+        f"Of that, {duration(time)} more than in step {_shown(run, worker)} is {where}"
+        f"{'' if known else '; why is not known'}."
+        if most
         else "No single line or operator has most of that time."
     )
     return run.finding(
@@ -257,8 +259,9 @@ def _shown(run: Run, worker: int) -> int:
     return int(marked_numbers(run.source, worker, run.numbers[:1])[0])
 
 
-def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int]:
-    """Return where a worker's main thread was longer, in an interval, than in the first steady step, and how much."""
+def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int, bool]:
+    """Return where a worker's main thread was longer, in an interval, than in the first steady step, how much, and
+    whether that says why: an operator that is in other steps too was interrupted, or had more to do."""
     usual = run.store.rows(
         """select host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ? and number = ?""",
         (run.source.aggregation.iteration_set, worker, int(run.numbers[0])),
@@ -271,14 +274,17 @@ def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int]:
     both = times[0].join(times[1]["time"].rename("usual")) if len(times) > 1 else times[0].assign(usual=0)
     more = (both["time"] - both["usual"].fillna(0)).sort_values(ascending=False, kind="stable")
     if not len(more):
-        return "", 0
+        return "", 0, False
     operator, text, function = more.index[0]
     work = HostWork(run.source.activity(worker), long)
     frames = work.stack(int(work.stacks(thread, np.array([both["low"].loc[more.index[0]]]))[0])).frames
     line = frames[-1] if frames else run.operators["source"].get(operator) if operator >= 0 else None
     texts = reads.texts_of(run.store, np.array([text, function]))
     if operator < 0 <= function:
-        return named(operator_name(texts[function]), None, "\n".join(frames), around=True), int(more.iloc[0])
+        place = named(operator_name(texts[function]), None, "\n".join(frames), around=True)
+        return place, int(more.iloc[0]), True
     names = [run.operators["name"].get(operator), texts.get(max(function, text))]
     words = ", ".join(str(name) for name in [*[name for name in names if name][:1], line] if name)
-    return (f"in {words}" if words else "outside of operators and ranges"), int(more.iloc[0])
+    again = operator >= 0 and both["usual"].loc[more.index[0]] > 0
+    place = f"in {words}" if words else "outside of operators and ranges"
+    return place, int(more.iloc[0]), bool(words) and not again

@@ -147,6 +147,17 @@ def long_step(length: int, place: int = 4) -> Small:
     return made
 
 
+def test_a_long_step_without_a_reason_of_its_own_saves_nothing() -> None:
+    """An operator that every step has takes 800 us more in one: it was interrupted, or had more to do."""
+    made = lengths(*[100_000] * 4, 900_000, *[100_000] * 5)
+    for start, end in made.marks:
+        made.op("relu", start + 20, end - 10_000)
+    found = outcome("R48", made).finding
+    assert found is not None
+    assert found.saving is None
+    assert "why is not known" in found.problem
+
+
 def idle_gpu(*others: tuple[object, ...], gpu: tuple[object, ...] | None = None) -> Small:
     made = busy(Small(**({"gpu": gpu} if gpu else {})), 600_000)  # type: ignore[arg-type]
     made.idle = list(others)
