@@ -38,15 +38,15 @@ class Removed(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """What a rank would not do. `host`: stretches of its host, with what is launched and waited for in them;
+    """Work that a rank would not do. `host`: stretches of its host, with what is launched and waited for in them;
     `launching`: stretches of its host, of which what is launched stays; `waits`: stretches in which it would not wait
-    for the device; `gone`: ids of events; `in_time`: whether the host would take no time, so that every launch comes
+    for the device; `removed`: ids of events; `in_time`: whether the host would take no time, so that every launch comes
     before the device needs it."""
 
     host: Union = NOTHING
     launching: Union = NOTHING
     waits: Union = NOTHING
-    gone: Ints | None = None
+    removed: Ints | None = None
     in_time: bool = False
 
 
@@ -54,12 +54,12 @@ def together(edits: Iterable[Edit]) -> Edit:
     """Return one edit of several."""
     out = Edit()
     for one in edits:
-        gone = [each for each in (out.gone, one.gone) if each is not None]
+        removed = [each for each in (out.removed, one.removed) if each is not None]
         out = Edit(
             out.host.with_(one.host),
             out.launching.with_(one.launching),
             out.waits.with_(one.waits),
-            np.concatenate(gone) if gone else None,
+            np.concatenate(removed) if removed else None,
             out.in_time or one.in_time,
         )
     return out
@@ -216,7 +216,7 @@ class _Rows:
         self._until_launch: Ints = np.zeros_like(self.shift)
         self._until_wait: Ints = np.zeros_like(self._host)
         self._in_wait: Ints = np.zeros_like(self._host)
-        self._slack, self._gone, self._in_time = self._recorded, NOTHING, False
+        self._slack, self._taken_out, self._in_time = self._recorded, NOTHING, False
 
     def remove(self, delays: Iterable[Removed]) -> None:
         """Take away delays: of the host after the last wait before the launch, of a device in what the collective
@@ -233,16 +233,16 @@ class _Rows:
         """Take an edit into account."""
         host, waits = edit.host.with_(edit.launching), self.waits
         called = np.maximum(self.rank.releases.called, self.low)
-        since, self._gone = self._since, host
-        gone = edit.host.covers(called, called + 1)
-        if edit.gone is not None:
-            gone |= np.isin(self.rank.activity.id, edit.gone)
+        since, self._taken_out = self._since, host
+        removed = edit.host.covers(called, called + 1)
+        if edit.removed is not None:
+            removed |= np.isin(self.rank.activity.id, edit.removed)
         self._until_launch = host.within(since[self._turn], np.maximum(called, since[self._turn]))
         self._until_wait = np.r_[host.within(since[:-1], np.maximum(waits.start, since[:-1])), 0]
         free = host.with_(edit.waits)
         self._in_wait = np.r_[np.where(free.covers(waits.start, waits.end), waits.end - waits.start, 0), 0]
         activity = self.rank.activity
-        self._less[gone] = (activity.end - activity.start)[gone] + self._between
+        self._less[removed] = (activity.end - activity.start)[removed] + self._between
         self._in_time = edit.in_time
         if edit.in_time:
             releases = self.rank.releases
@@ -297,7 +297,7 @@ class _Rows:
             return int(self.shift[releases.by_end[place]])
         turn = int(np.searchsorted(self.waits.end, end, side="right"))
         since = np.array([self._since[turn]])
-        shift = int(self._host[turn] + self._gone.within(since, np.maximum(since, end))[0])
+        shift = int(self._host[turn] + self._taken_out.within(since, np.maximum(since, end))[0])
         if self._in_time:
             shift = _LONG
         if place:

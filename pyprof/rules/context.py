@@ -56,7 +56,7 @@ class Run(SteadySteps):
         self.late_ranks: set[str] = (
             set()
         )  # rules that found what holds up few of the ranks, for which others wait
-        self.edits: dict[str, Mapping[int, Edit]] = {}  # by rule: what would be gone without what it found
+        self.edits: dict[str, Mapping[int, Edit]] = {}  # by rule: what would be removed without what it found
 
     # --- the window
 
@@ -378,14 +378,14 @@ class Run(SteadySteps):
 
     def beyond(self, rules: Iterable[str], in_time: int) -> int:
         """Return by how many ns the window would be shorter if launches came in time, after what these rules are about
-        is gone. `in_time`: the time that the GPU waits for launches."""
+        is removed. `in_time`: the time that the GPU waits for launches."""
         edits = [self.edits[rule] for rule in rules if rule in self.edits]
         if not edits or self._replays is None:
             return in_time
         workers = {number for one in edits for number in one} | set(self._replays.ranks)
-        gone = {number: together(one.get(number, Edit()) for one in edits) for number in workers}
-        both = {number: edit._replace(in_time=True) for number, edit in gone.items()}
-        return min(self._replays.without(both) - self._replays.without(gone), in_time)
+        removed = {number: together(one.get(number, Edit()) for one in edits) for number in workers}
+        both = {number: edit._replace(in_time=True) for number, edit in removed.items()}
+        return min(self._replays.without(both) - self._replays.without(removed), in_time)
 
     @cached_property
     def samples(self) -> list[Sample]:

@@ -131,8 +131,8 @@ def straggler(run: Run) -> Finding | None:
     of the report: by how much the steps would be shorter, in a replay of all ranks without the rank's largest delay.
     Only lateness of its own counts: not what is from before the first collective of the recording, and not what it
     carries over because it was late to the previous collective. Of kernels that run together, the shortest is that of
-    the rank that came last. Where the delay explains less, the hosts are compared: one that needs longer for a step
-    than the others, without its waits for the device, holds up all.
+    the rank that came last. Where the delay explains much less, the hosts are compared: one that needs longer for a
+    step than the others, without its waits for the device, holds up all.
 
     Fires: two of three ranks wait 120 us of each step of 1 ms for the third.
     Silent: they wait 110 us, and not for the first collective; each rank is late in turn; only one step.
@@ -165,11 +165,7 @@ def straggler(run: Run) -> Finding | None:
     rows = rows[(rows["worker"] == worst[0]) & (rows["device"] == worst[1])]
     saving = int(rows["saving"].iloc[0]) / causes.steps if len(rows) else 0  # of a step
     host = _slow_host(run, names)
-    if (
-        host is not None
-        and host.saving is not None
-        and host.saving > (1 + limit("worth")) * saving * run.steps
-    ):
+    if host is not None and host.saving is not None and host.saving > limit("R30.host") * saving * run.steps:
         return host
     if saving <= limit("R30.share") * causes.step:
         return None
@@ -231,10 +227,10 @@ def _host_times(run: Run) -> pd.DataFrame:
         )
         number, start, end = np.array(rows, np.int64).reshape(-1, 3).T
         steady = np.isin(number, run.numbers)
-        gone = run.waits(sample.worker)
+        apart = run.waits(sample.worker)
         for rule_ in causes:
-            gone = gone.with_(run.edits[rule_].get(sample.worker, Edit()).host)
-        time = end - start - gone.within(start, end)
+            apart = apart.with_(run.edits[rule_].get(sample.worker, Edit()).host)
+        time = end - start - apart.within(start, end)
         columns[sample.worker] = pd.Series(time[steady], number[steady])
     return pd.DataFrame(columns).T.dropna(axis=1)
 

@@ -139,7 +139,7 @@ def _intervals(run: Run, sample: Sample) -> Union:
 
 
 def _fused(run: Run, sample: Sample, tensors: int) -> Edit | None:
-    """Return what would be gone if the optimizer had one kernel for each of its tensors, which it is told by its
+    """Return what would be removed if the optimizer had one kernel for each of its tensors, which it is told by its
     operators if by nothing else: most run once for each. None if it has no more kernels now."""
     steps = _intervals(run, sample)
     launch = sample.of("launch_ns")
@@ -155,8 +155,8 @@ def _fused(run: Run, sample: Sample, tensors: int) -> Edit | None:
     if each <= limit("R21.per_parameter"):
         return None
     number = np.arange(len(own)) / each
-    kept = np.r_[True, np.floor(number[1:]) > np.floor(number[:-1])]
-    return Edit(launching=steps, gone=sample.of("id")[own[~kept]])
+    first = np.r_[True, np.floor(number[1:]) > np.floor(number[:-1])]
+    return Edit(launching=steps, removed=sample.of("id")[own[~first]])
 
 
 def _line(run: Run) -> str | None:

@@ -70,6 +70,7 @@ LIMITS = {
     "R29.bytes": Limit(1_000_000, "bytes", "size of a small collective, below"),
     "R29.per_step": Limit(20, "per step", "small collectives"),
     "R30.share": Limit(0.10, "", "share that the steps would be shorter without the rank's largest delay"),
+    "R30.host": Limit(1.5, "", "saving with an even host, as a multiple of that without the delay, more than"),
     "R30.steps": Limit(0.60, "", "share of the steps in which it is that rank"),
     "R31.memory": Limit(0.50, "", "share of the GPU's memory that the run used at most, below"),
     "R32.per_step": Limit(1, "calls per step", "calls that allocate or free memory of the GPU"),

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import pyprof
+from pyprof.capture.instrument import interruptions
 
 FILE = Path(__file__).name
 
@@ -50,12 +51,17 @@ def test_an_error_in_a_save_is_the_programs(tmp_path: Path) -> None:
     assert sum(text.startswith("torch.save (") for text in ranges(tmp_path / "net.sqlite")) == 1
 
 
-def test_short_collections_are_left_out(tmp_path: Path) -> None:
-    gc.collect()
-    with pyprof.profile(str(tmp_path / "net.sqlite")):
-        torch.ones(3).add(1)
-        gc.collect(0)
-    assert not any("GC" in text for text in pyprof.load(tmp_path / "net.sqlite").report("ranges")["path"])
+def test_short_collections_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 199, 200 and 201 us the last two are noted, with their starts."""
+    clock = iter([0, 199_000, 300_000, 500_000, 600_000, 801_000])
+    starts: list[int] = []
+    monkeypatch.setattr(interruptions, "_SHORTEST", 200_000)
+    monkeypatch.setattr(interruptions, "_note", lambda name, start, frame: starts.append(start))
+    monkeypatch.setattr(interruptions, "time_ns", lambda: next(clock))
+    for _ in range(3):
+        interruptions._collects("start", {})
+        interruptions._collects("stop", {})
+    assert starts == [300_000, 600_000]
 
 
 def test_nothing_stays_behind() -> None:

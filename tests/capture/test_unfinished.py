@@ -19,7 +19,8 @@ from .conftest import Recorded
 
 # Memory that is freed is gone at once, as it is for any large recording: to write there ends the process.
 PRELUDE = """
-import ctypes
+import ctypes, gc
+gc.disable()  # a collection that comes by chance would be one more range
 ctypes.CDLL(None).mallopt(-3, 4096)  # M_MMAP_THRESHOLD
 ctypes.CDLL(None).mallopt(-1, 4096)  # M_TRIM_THRESHOLD
 from pyprof.capture import pace

@@ -19,7 +19,7 @@ OTHERS = ["resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz",
 
 
 def random_edit(savings: Savings, worker: int, random: np.random.Generator) -> Edit:
-    """Stretches of the host, waits and events that would be gone, by chance."""
+    """Stretches of the host, waits and events that would be removed, by chance."""
     rank = savings.ranks[worker]
     called = np.sort(rank.releases.called[rank.releases.called >= 0])
     if len(called) < 2:
@@ -28,11 +28,11 @@ def random_edit(savings: Savings, worker: int, random: np.random.Generator) -> E
     host, launching, waits = (
         Union(low, low + random.integers(1, max((called[-1] - called[0]) // 10, 2), 5)) for _ in range(3)
     )
-    gone = random.choice(rank.activity.id, 5)
+    removed = random.choice(rank.activity.id, 5)
     some = random.integers(0, 2, 5)
     return Edit(*(
         value if chosen else default
-        for value, default, chosen in zip((host, launching, waits, gone, True), Edit(), some)
+        for value, default, chosen in zip((host, launching, waits, removed, True), Edit(), some)
     ))  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds a program up outside of operators, as ranges with the line that waits: garbage collection and torch.save.
+"""Ranges for what holds a program up outside of operators, with the line that waits: garbage collection, torch.save.
 
 Python calls `gc.callbacks` around each collection. Most are of young objects and take microseconds; those that take
 longer are recorded. torch.save is followed where it opens and closes its file, whichever name the program calls it by.
