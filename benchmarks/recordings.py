@@ -127,14 +127,6 @@ JUDGED = {
     ("H100 attention", "R16"): "to(float32) and back around the MATH backend",
     ("H100 attention", "R05"): "128 kernels a step, 2.8 of 11 ms until the next launch",
     ("H100 attention", "R31"): "1.2 of 79 GiB, and R05",
-    **{
-        (f"H100 two_streams{how}", rule): why
-        for how in ("", "_memory")
-        for rule, why in (
-            ("R05", "4 kernels of 14 us in 2.8 ms: the host is slow between them"),
-            ("R31", "112 MiB of 79 GiB, and R05"),
-        )
-    },
     ("H100 counters", "R05"): "one operator of each kind: 5.4 of 13.1 ms until the next launch",
     ("H100 counters", "R31"): "2.1 of 79 GiB, and R05",
     ("H100 counters", "R12"): "one sgemm of 4096 cubed, 2.65 ms",
@@ -142,9 +134,7 @@ JUDGED = {
     ("H100 generation", "R05"): "368 kernels of 2.6 us, 0.9 of 19.2 ms busy",
     ("H100 generation", "R31"): "48 MiB of 79 GiB, and R05",
     ("H100 graph_replay", "R03"): "0.19 of 3.4 ms busy",
-    ("H100 graph_replay_cold", "R03"): "the second step is one replay",
-    ("H100 graph_replay_cold", "R26"): "grids of 4 to 96 blocks",
-    ("H100 graph_replay_cold", "R31"): "105 MiB of 79 GiB, and R26",
+    ("H100 graph_replay_cold", "R31"): "105 MiB of 79 GiB, and R05",
     ("H100 lenet", "R01"): "one step recorded",
     ("H100 lenet", "R03"): "0.2 of 4.1 ms busy",
     ("H100 lenet", "R05"): "54 kernels of 2 us",
