@@ -65,7 +65,7 @@ def together(edits: Iterable[Edit]) -> Edit:
     return out
 
 
-class Waits(NamedTuple):
+class _Waits(NamedTuple):
     """Waiting calls of the host of a rank in the order of their ends; `event`: what each waited for."""
 
     start: Ints
@@ -123,9 +123,10 @@ class Replay:
             for number, own in ends.items()
         }
 
-    def waits(self, worker: int) -> Waits:
-        """Return the waits of a rank for its device."""
-        return self._ranks[worker].waits
+    def waits(self, worker: int) -> Union:
+        """Return the time in which the host of a rank waits for its device."""
+        waits = self._ranks[worker].waits if worker in self._ranks else None
+        return NOTHING if waits is None else Union(waits.start.copy(), waits.end.copy())
 
     def _run(self) -> None:
         arrived = {instance: dict(times) for instance, times in self._arrivals.items()}
@@ -195,7 +196,7 @@ class _Rows:
             out[number, own] = 0
         return out
 
-    def _host_waits(self) -> Waits:
+    def _host_waits(self) -> _Waits:
         """Return the waits of the main thread, and those of others during which it had nothing to do."""
         host = self.rank.host
         columns = []
@@ -205,7 +206,7 @@ class _Rows:
                 counted = host.threads[host.main].within(waiting.start, waiting.end) == 0
             columns.append(np.stack([column[counted] for column in waiting]))
         table = np.concatenate(columns, axis=1) if columns else np.empty((3, 0), np.int64)
-        return Waits(*table[:, np.argsort(table[1], kind="stable")])
+        return _Waits(*table[:, np.argsort(table[1], kind="stable")])
 
     def reset(self) -> None:
         """Forget the shifts."""

@@ -88,12 +88,11 @@ def comm_exposed(run: Run) -> Finding | None:
         advice = f"If one rank comes late: {evenly[0].lower()}{evenly[1:]} Otherwise {faster}"
     else:
         advice = evenly if waiting > limit("R28.waiting") else faster
-    for one in _LATE:
-        judge(RULES[one], run)
+    late = [one for one in _LATE if judge(RULES[one], run).finding is not None and one in run.late_ranks]
     own = exposed
-    if len(matched) and run.late_ranks:
+    if len(matched) and late:
         own = int(exposed * (1 - waiting))
-        waits += f" What holds that up is in {' and '.join(sorted(run.late_ranks))}."
+        waits += f" What holds that rank up is in {' and '.join(late)}."
     return run.finding(
         f"{what} run for {run.time(total)}; {run.time(exposed, False)} of it, {percent(run.share(exposed))} of the "
         f"time, while no other kernel runs. {waits}",

@@ -229,7 +229,7 @@ def _host_times(run: Run) -> pd.DataFrame:
         steady = np.isin(number, run.numbers)
         apart = run.waits(sample.worker)
         for rule_ in causes:
-            apart = apart.with_(run.edits[rule_].get(sample.worker, Edit()).host)
+            apart = apart.with_(run.edits.get(rule_, {}).get(sample.worker, Edit()).host)
         time = end - start - apart.within(start, end)
         columns[sample.worker] = pd.Series(time[steady], number[steady])
     return pd.DataFrame(columns).T.dropna(axis=1)

@@ -50,8 +50,8 @@ def host_stretches(run: Run) -> pd.DataFrame:
 
 
 def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
-    """Return the places of such stretches, the longest first: `place`, `known`, `waits`, and `time` in ns of the
-    window. It is the mean over the workers; where few of them are in a place, these are named, and the time is what
+    """Return the places of such stretches, the longest first: `place`, `known`, `waits`, `time` in ns of the window,
+    and `few`. The time is the mean over the workers; where few of them are in a place, these are named, and it is what
     they take more than the median worker, since the others wait for them. A place is left out unless a worker is in it
     in half of the steps, and where it is not known, stretches count as the median of all: the rest may be noise."""
     own = run.host_stretches[run.host_stretches["collects"] == collects]
@@ -70,8 +70,8 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
         few = 2 * middle < most
         at = f", on {', '.join(names[n] for n in times.index[2 * times >= most])}" if few else ""
         time = run.scaled((most - middle if few else times.mean()) * run.workers)
-        rows.append((f"{place}{at}", known, len(stretches), time, place))
-    table = pd.DataFrame(rows, columns=["place", "known", "waits", "time", "name"])
+        rows.append((f"{place}{at}", known, len(stretches), time, place, few))
+    table = pd.DataFrame(rows, columns=["place", "known", "waits", "time", "name", "few"])
     return table.sort_values("time", ascending=False, kind="stable")
 
 
@@ -269,8 +269,8 @@ def host_work(run: Run) -> Finding | None:
     table = places_to_report(run)
     if not len(table):
         return None
-    place, known, _, time, name = next(table.itertuples(index=False))
-    if ", on " in place:
+    place, known, _, time, name, few = next(table.itertuples(index=False))
+    if few:
         run.late_ranks.add("R49")
     stretches = run.host_stretches
     first = stretches["place"].eq(name) & ~stretches["collects"]

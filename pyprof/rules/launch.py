@@ -264,9 +264,10 @@ def sync_stall(run: Run) -> Finding | None:
     texts = reads.texts(run.store)
     grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
     rate = f", {per_step:.1f} times a step" if run.cut else ""
+    shorter = f"{'a step' if run.cut else 'the run'} would be {run.time(saving, False)} shorter"
     return run.finding(
-        f"The program waits for the GPU and leaves it idle afterwards{rate}{_mostly(grouped)}: a step would be "
-        f"{run.time(saving, False)} shorter, {percent(run.share(saving))} of the time.",
+        f"The program waits for the GPU and leaves it idle afterwards{rate}{_mostly(grouped)}: {shorter}, "
+        f"{percent(run.share(saving))} of the time.",
         "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
         "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",
         saving,
@@ -297,7 +298,7 @@ def _mostly(waits: pd.DataFrame) -> str:
     most = waits.sort_values("idle", ascending=False, kind="stable").iloc[0]
     if 2 * most["idle"] < waits["idle"].sum():
         return ""
-    name = most["name"] if isinstance(most["name"], str) else most["call"]
+    name = most["name"].removeprefix("unassociated_") if isinstance(most["name"], str) else most["call"]
     at = f" ({most['source']})" if isinstance(most["source"], str) else ""
     return f", above all in {name}{at}"
 

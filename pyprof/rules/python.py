@@ -27,7 +27,7 @@ _COMPILATIONS = (
     "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
     "entire_frame_compile (dynamo_timed)", "entire_frame_compile",
 )  # fmt: skip
-_COLLECTED = re.compile(rf"^in {COLLECTION} \((.*)\)$")
+_COLLECTED = re.compile(rf"^in {COLLECTION} \(([^()]*)\)")
 _RESUMED = "%: torch\\_dynamo\\_resume\\_in\\_%"
 
 
@@ -75,10 +75,10 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
     idle = "" if run.on_cpu else " while the GPU does nothing"
     if garbage:
         time, count = garbage
-        source = sums_by_place(run, collects=True)["place"].iloc[:1].tolist()
-        if source and ", on " in source[0]:
+        first = sums_by_place(run, collects=True).iloc[:1]
+        if first["few"].any():
             run.late_ranks.add("R33")
-        source = [_COLLECTED.sub(r"at \1", place) for place in source]
+        source = [_COLLECTED.sub(r"at \1", place) for place in first["place"]]
         problems.append(
             f"Python collects garbage for {percent(run.share(time))} of the time{idle}"
             f"{', ' + source[0] if source else ''}."

@@ -41,8 +41,7 @@ class Savings:
 
     def waits(self, worker: int) -> Union:
         """Return the time in which the host of a worker waited for the device."""
-        waits = self._replay.waits(worker)
-        return Union(waits.start.copy(), waits.end.copy())
+        return self._replay.waits(worker)
 
     def without(self, edits: Mapping[int, Edit]) -> int:
         """Return by how many ns the window would be shorter with edits, by worker, mean over the workers. The first

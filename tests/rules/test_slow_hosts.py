@@ -17,23 +17,24 @@ GEMM = "ampere_sgemm_128x64_tn"
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def record(folder: Path, hosts: list[int], garbage: int = 0) -> Profile:
+def record(folder: Path, hosts: list[int], more: int = 0, what: str = "Python GC") -> Profile:
     """Steps of six kernels of 8 us and an all-reduce of 20 us, each launched by an operator. For them the host of each
-    rank needs so long, and the slowest `garbage` more for collecting that. Nobody waits for a device."""
+    rank needs so long, and the slowest so much `more` for `what`, a range or operator. Nobody waits for a device."""
     launched: list[list[int]] = []
     files: list[list[dict[str, Any]]] = []
     for length in hosts:
-        more = garbage if length == max(hosts) else 0
+        before = more if length == max(hosts) else 0
         events: list[dict[str, Any]] = []
         ends = []
         for step in range(STEPS):
-            begin = step * (length + more)
-            events.append(kineto.annotation(f"ProfilerStep#{step}", begin, begin + length + more))
-            if more:
-                events.append(kineto.annotation("Python GC", begin, begin + more))
+            begin = step * (length + before)
+            events.append(kineto.annotation(f"ProfilerStep#{step}", begin, begin + length + before))
+            if before:
+                event = kineto.op if what.startswith("aten::") else kineto.annotation
+                events.append(event(what, begin, begin + before))
             part = length // 7
             for number in range(7):
-                start, end = begin + more + number * part, begin + more + (number + 1) * part
+                start, end = begin + before + number * part, begin + before + (number + 1) * part
                 events.append(kineto.op("aten::mm" if number < 6 else "c10d::allreduce_", start, end))
                 events.append(kineto.launch(end - 5 * US, end - 1 * US, 10 * (step + 1) + number))
                 ends.append(end - 1 * US)
@@ -86,8 +87,25 @@ def test_hosts_that_need_about_as_long_are_not_named(tmp_path: Path) -> None:
 
 def test_what_makes_the_host_slow_is_named_in_its_place(tmp_path: Path) -> None:
     """Garbage collection on one rank has a finding of its own, with the same saving."""
-    rules = record(tmp_path, [300 * US, 301 * US, 300 * US], garbage=600 * US).findings
+    rules = record(tmp_path, [300 * US, 301 * US, 300 * US], more=600 * US).findings
     assert "R30" not in set(rules["rule"])
     first = rules.iloc[0]
     assert first["rule"] == "R33"
     assert first["saving_ns"] == pytest.approx(STEPS * 600 * US, rel=0.05)
+
+
+def test_an_operator_that_makes_the_host_slow_needs_no_garbage(tmp_path: Path) -> None:
+    """R33 is about the operator alone. The host is slow for it, which a replay of the ranks knows."""
+    found = record(tmp_path, [300 * US, 301 * US, 300 * US], 600 * US, "aten::tolist").findings.set_index(
+        "rule"
+    )
+    assert "tolist" in found.loc["R33", "problem"]
+    assert "rank1" in found.loc["R30", "problem"]
+
+
+def test_a_rule_that_found_nothing_explains_no_waits(tmp_path: Path) -> None:
+    """Only rank 1 waits for its loader, for 10 us: too little for R08. The others wait for its slow host."""
+    loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    found = record(tmp_path, [300 * US, 900 * US, 300 * US], 10 * US, loader).findings.set_index("rule")
+    assert "R08" not in found.index
+    assert found.loc["R28", "problem"].endswith("What holds that rank up is in R30.")

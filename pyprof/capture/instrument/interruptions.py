@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture.core.internal_errors import internal
+from pyprof.capture.core.internal_errors import internal, tolerated
 from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import part
 from pyprof.capture.instrument import notebook_cells
@@ -44,10 +44,11 @@ def _install_saving(registry: Registry) -> None:
     module: Any = torch.serialization
     opens = module._open_zipfile_writer
 
-    def opened(file: Any) -> Any:
+    def opened(*args: Any, **kwargs: Any) -> Any:
         start = time_ns()
-        writer = opens(file)
-        writer._pyprof_start = start
+        writer = opens(*args, **kwargs)
+        with tolerated():
+            writer._pyprof_start = start
         return writer
 
     for cls in (module._open_zipfile_writer_file, module._open_zipfile_writer_buffer):
@@ -61,9 +62,10 @@ def _closing(leave: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return leave(self, *error)
         finally:
-            start = self.__dict__.pop("_pyprof_start", None)
-            if start is not None:
-                _note(SAVING, start, sys._getframe())
+            with tolerated():
+                start = self.__dict__.pop("_pyprof_start", None)
+                if start is not None:
+                    _note(SAVING, start, sys._getframe())
 
     return __exit__
 
