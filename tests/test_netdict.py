@@ -90,6 +90,19 @@ def tables(draw: st.DrawFn) -> Rows:
     )  # fmt: skip
 
 
+def test_a_name_that_looks_like_the_end_of_a_text_keeps_its_number(tmp_path):
+    """Two lines of one operator: the second is read through the cache."""
+    path = build.write_nsys(tmp_path / "f", recording("""
+        , seq = 5', 'dir': 'bprop, seq = 3
+          > 5 sgemm
+          > 5 sgemm"""))  # fmt: skip
+    text = [str(row) for row in build.read(path)]
+    assert [ast.literal_eval(line)["seqMarker"] for line in text] == [
+        [", seq = 5', 'dir': 'bprop, seq = 3"]
+    ] * 2
+    assert list(lines(read(text))) == text
+
+
 @examples(150)
 @given(tables())
 def test_what_is_written_reads_and_writes_the_same(rows):

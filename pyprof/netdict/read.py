@@ -75,7 +75,8 @@ _CONSTANT = (
     "phase",
     "kind",
 )
-_SEQ = re.compile(rf"(?<=, seq = ){_NUMBER}(?=['\"])")
+_TEXT = re.compile(_STRING)
+_SEQ = re.compile(rf"(?<=, seq = ){_NUMBER}(?=['\"]\Z)")  # in one quoted text
 _CALL_ID = re.compile(CALL_ID)
 _LONGEST = 2**60  # ns of a kernel
 _Triple = tuple[int, int, int] | None
@@ -114,8 +115,13 @@ class _Table:
             self._append(fields)
             return
         cells = match.groupdict()
-        seq_marker = cells["seqMarker"]
-        texts = _SEQ.findall(seq_marker)
+        texts: list[str] = []
+        names: list[str] = []
+        # Inside a text, what looks like the end of one is a part of a name.
+        for text in _TEXT.findall(cells["seqMarker"]):
+            found = _SEQ.search(text)
+            texts += [found[0]] if found else ()
+            names.append(text[: found.start()] if found else text)
         for ids in (cells["seqId"], cells["altSeqId"]):
             texts += ids[1:-1].split(", ") if len(ids) > 2 else ()
         numbers = [int(text) for text in texts]
@@ -126,10 +132,10 @@ class _Table:
             cells["marker"] = _CALL_ID.sub("", cells["marker"])
         key = (
             *(cells[k] for k in _CONSTANT),
-            _SEQ.sub("", seq_marker),
             cells["seqId"] == "[]",
             cells["altSeqId"] == "[]",
             offsets,
+            *names,
         )
         codes = self._cache.get(key)
         if codes is None:

@@ -14,6 +14,7 @@ import torch
 
 import pyprof
 from pyprof.capture.instrument import interruptions
+from pyprof.parse.formats import capture
 
 FILE = Path(__file__).name
 
@@ -41,6 +42,24 @@ def test_a_long_collection_and_a_save_have_their_lines(tmp_path: Path) -> None:
     assert torch.equal(torch.load(tmp_path / "w.pt")["w"], state["w"])
 
 
+def test_a_fault_of_pyprof_reaches_neither_a_collection_nor_a_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str, start: int) -> None:
+        raise ValueError("injected")
+
+    unraised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)  # where Python puts an error of a callback
+    monkeypatch.setattr(interruptions, "_note", broken)
+    monkeypatch.setattr(interruptions, "_SHORTEST", 0)
+    with pyprof.profile(str(tmp_path / "net.sqlite")):
+        torch.ones(3).add(1)
+        gc.collect()
+        torch.save(torch.ones(2), tmp_path / "w.pt")
+    assert not unraised
+    assert capture.Capture.load(tmp_path / "net.sqlite").lost["range not recorded (ValueError)"] >= 2
+
+
 def test_an_error_in_a_save_is_the_programs(tmp_path: Path) -> None:
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         torch.ones(3).add(1)
@@ -56,7 +75,7 @@ def test_short_collections_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None
     clock = iter([0, 199_000, 300_000, 500_000, 600_000, 801_000])
     starts: list[int] = []
     monkeypatch.setattr(interruptions, "_SHORTEST", 200_000)
-    monkeypatch.setattr(interruptions, "_note", lambda name, start, frame: starts.append(start))
+    monkeypatch.setattr(interruptions, "_note", lambda name, start: starts.append(start))
     monkeypatch.setattr(interruptions, "time_ns", lambda: next(clock))
     for _ in range(3):
         interruptions._collects("start", {})

@@ -18,13 +18,13 @@ from typing import Any
 
 import torch
 
-from pyprof.capture.core.internal_errors import internal, tolerated
 from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import part
 from pyprof.capture.instrument import notebook_cells
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import PUSH_POP, RangeRecord, local, recorder
 from pyprof.capture.instrument.stacks import OWN
+from pyprof.capture.instrument.user_ranges import safely
 from pyprof.marker import COLLECTION, SAVING
 
 _SHORTEST = 200_000  # ns, of a collection that is recorded
@@ -33,7 +33,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 def install(registry: Registry) -> None:
     """Follow both until the registry is undone."""
-    registry.add(gc.callbacks, _collects)
+    registry.add(gc.callbacks, functools.partial(safely, _collects))
     with part("torch.serialization._open_zipfile_writer", "time in torch.save"):
         _install_saving(registry)
 
@@ -47,8 +47,7 @@ def _install_saving(registry: Registry) -> None:
     def opened(*args: Any, **kwargs: Any) -> Any:
         start = time_ns()
         writer = opens(*args, **kwargs)
-        with tolerated():
-            writer._pyprof_start = start
+        safely(setattr, writer, "_pyprof_start", start)
         return writer
 
     for cls in (module._open_zipfile_writer_file, module._open_zipfile_writer_buffer):
@@ -62,12 +61,15 @@ def _closing(leave: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return leave(self, *error)
         finally:
-            with tolerated():
-                start = self.__dict__.pop("_pyprof_start", None)
-                if start is not None:
-                    _note(SAVING, start, sys._getframe())
+            safely(_saved, self)
 
     return __exit__
+
+
+def _saved(writer: Any) -> None:
+    start = writer.__dict__.pop("_pyprof_start", None)
+    if start is not None:
+        _note(SAVING, start)
 
 
 def _collects(phase: str, _: dict[str, int]) -> None:
@@ -76,23 +78,21 @@ def _collects(phase: str, _: dict[str, int]) -> None:
     if phase == "start":
         _begun.value = now
     elif now - _begun.value >= _SHORTEST:
-        _note(COLLECTION, _begun.value, sys._getframe())
+        _note(COLLECTION, _begun.value)
 
 
 _begun = owned(Slot(0), Until.FORKED)
 
 
-def _note(name: str, start: int, frame: FrameType | None) -> None:
+def _note(name: str, start: int) -> None:
     """Record a range that ends now, with the innermost line outside of torch and PyProf."""
     end = time_ns()
     if not recorder.keeping:
         return
-    try:  # frames are those of a line that runs: nothing is kept of them
-        while frame is not None and frame.f_code.co_filename.startswith((OWN, _TORCH)):
-            frame = frame.f_back
-        if frame is not None:  # without its folder: a slash divides ranges in reports
-            file = os.path.basename(notebook_cells.name(frame.f_code.co_filename))
-            name += f" ({file}:{frame.f_lineno})"
-        local.state.ranges.append(RangeRecord(PUSH_POP, name, start, end, "pyprof"))
-    except internal() as error:
-        recorder.drop(f"range not recorded ({type(error).__name__})")
+    frame: FrameType | None = sys._getframe()  # of a line that runs: nothing is kept of it
+    while frame is not None and frame.f_code.co_filename.startswith((OWN, _TORCH)):
+        frame = frame.f_back
+    if frame is not None:  # without its folder: a slash divides ranges in reports
+        file = os.path.basename(notebook_cells.name(frame.f_code.co_filename))
+        name += f" ({file}:{frame.f_lineno})"
+    local.state.ranges.append(RangeRecord(PUSH_POP, name, start, end, "pyprof"))
