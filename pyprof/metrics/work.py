@@ -71,7 +71,7 @@ def _flops_coverage(window: Window) -> Value:
     return share(_known(window, "flops"), _of_kernels(window, "gpu_ns"))
 
 
-_MOST = 105.0  # percent of the peak at the boost clock
+MOST = 105.0  # percent of the peak at the boost clock
 
 
 def _at_peak(window: Window, name: str, what: str) -> Value:
@@ -91,7 +91,7 @@ def _hfu(window: Window) -> Value:
     definition has; "Kernel Time with Executed FLOPs" is the share that is known. Unknown above 105 %, which is
     impossible: a time, the FLOPs or the peak is wrong."""
     share_of_peak = _at_peak(window, "hardware_ps", "hardware")
-    return None if share_of_peak is not None and share_of_peak > _MOST else share_of_peak
+    return None if share_of_peak is not None and share_of_peak > MOST else share_of_peak
 
 
 @metric("hfu_coverage", "Kernel Time with Executed FLOPs", "%", "kernel time")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over the complete iterations of an aggregation, for comparisons: what a recording cuts off is part of no mean.
+"""Sums over the iterations of an aggregation that means are taken of, for comparisons.
 
-The statistics of an aggregation cover all of its iterations. Where some are partial, sums come from the blocks of the
-others instead.
+The statistics of an aggregation cover all of its iterations. Where some are no steady ones, sums come from the blocks
+of the others instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from pyprof.analysis.source import Source
+from pyprof.analysis.steady_state import used
 from pyprof.store import blocks
 from pyprof.store.blocks import Shape
 
@@ -24,19 +25,19 @@ class Iterations(NamedTuple):
     whole: bool
 
 
-def iterations(source: Source, shape: Shape, partial: bool = False) -> Iterations:
-    """Return the aggregated iterations, without partial ones unless there are no others or they are asked for."""
+def iterations(source: Source, shape: Shape, every: bool = False) -> Iterations:
+    """Return the iterations that means are taken of, or every aggregated one."""
     window = source.aggregation
     columns = source.store.columns(
-        f"""select first_{shape.table} as low, last_{shape.table} as high, partial from iteration
+        f"""select first_{shape.table} as low, last_{shape.table} as high, number from iteration
             where iteration_set = {window.iteration_set} and number between {window.first} and {window.last}
             {"" if source.worker is None else f"and worker = {source.worker}"} order by worker, number"""
     )
     table = pd.DataFrame({name: column.values for name, column in columns.items()})
-    complete = table.pop("partial") == 0
-    if partial or complete.all() or not complete.any():
+    selected = table.pop("number").isin(used(source))
+    if every or selected.all():
         return Iterations(table, True)
-    return Iterations(table[complete], False)
+    return Iterations(table[selected], False)
 
 
 def sums(source: Source, shape: Shape, covered: Iterations, keys: list[str]) -> pd.DataFrame:

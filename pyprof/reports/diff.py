@@ -8,8 +8,8 @@ operators differently: those that remain then are matched by the names of their 
 all of the optimizer. What only one run has stays unmatched. Each time of a run is thus in exactly one row, and deltas
 add up to the difference of the totals.
 
-Figures are means over the iterations of the aggregation and over workers, or with --per=run their sums. Iterations
-that the recording cuts off are left out of the means, as in the comparison of steps, unless a run has no others.
+Figures are means over workers and over the steady iterations of the aggregation, as in the overview, or with --per=run
+the sums of all of them. A run without steady ones has means over all that were recorded completely, or over all.
 A delta is within the noise if it is at most two standard errors, from the spread of the row's device time over
 iterations and workers of both runs.
 """
@@ -184,7 +184,7 @@ def cautions(base: Source, other: Source, per: str = "iteration") -> list[str]:
 def difference(base: Source, other: Source, way: Way, per: str = "iteration") -> pd.DataFrame:
     """Return one row per place or name, sorted by the change of its device time."""
     runs = (base, other)
-    covered = [complete.iterations(run, way.sums, partial=per == "run") for run in runs]
+    covered = [complete.iterations(run, way.sums, every=per == "run") for run in runs]
     counts = [one.table for one in covered]
     rows = matched(
         [rows_of(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way
@@ -275,7 +275,7 @@ def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
 
 def rows_of(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return a run's rows with figures and keys; unknown keys are empty texts."""
-    table = frame(source, way.query) if covered.whole else _of_complete(source, way, covered)
+    table = frame(source, way.query) if covered.whole else _of_used(source, way, covered)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     cells: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     if way.kernels:
@@ -298,7 +298,7 @@ def _kernels(source: Source) -> dict[int, str]:
     return {operator: "\n".join(sorted(own)) for operator, own in names.items()}
 
 
-def _of_complete(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
+def _of_used(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return what the query of a subject returns, of some iterations alone."""
     kernels = way.sums is EVENTS
     table = complete.sums(source, way.sums, covered, ["operator", "name"] if kernels else ["operator"])

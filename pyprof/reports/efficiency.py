@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.source import Source
+from pyprof.metrics.work import MOST
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column
@@ -79,7 +80,7 @@ def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
         Column(
             "hfu", "HFU (%)", "%",
             f"Hardware FLOPs utilization: time that the FLOPs executed by {of} take at the peak, as a share of their "
-            "device time, where it is known; not for Winograd and FFT.",
+            "device time, where it is known; not for Winograd and FFT, nor above 105 %.",
             float, extra,
         ),
         Column(
@@ -240,6 +241,7 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
         if name != "mfu":
             share = 100 * known / total.where(total > 0) if source.gpu else np.nan
             out["roofline_known" if unknown == "least" else "hfu_known"] = share
+    out["hfu"] = out["hfu"].mask(out["hfu"] > MOST)
     for name, place in (("bound", 1), ("tcwhy", 2)):
         texts = {
             row[0]: row[place] for row in source.store.rows("select id, bound, tensor_cores from verdict")

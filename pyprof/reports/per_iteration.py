@@ -2,8 +2,7 @@
 """Figures of every iteration of a run, and of several runs side by side: what the gate compares.
 
 An iteration of several workers is one sample, the mean over its workers: ranks wait for each other and are not
-independent. Iterations that the recording cuts off are left out. Of the others the steady part (`steady_state`) is
-used, if it is at least half of them; else all are.
+independent. They are the steady ones, as in the overview; without any, all that were recorded completely.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from pyprof.analysis.device_steps import Steps, activities
 from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import steady
+from pyprof.analysis.steady_state import used
 from pyprof.analysis.timeline import Activity
 from pyprof.model import Ints
 from pyprof.reports import complete, diff
@@ -59,13 +58,14 @@ class Rows(NamedTuple):
 def iterations(run: Source) -> Iterations:
     """Return the compared iterations of a run; none if no worker has complete ones in common with the others."""
     parts, ids = [], []
+    of_means = used(run)
     for activity, steps in activities(run):
         own = _ids(run, activity.worker)
-        complete_steps = ~steps.partial
         figures = _figures(activity, steps)
         figures.index = own.index = pd.Index(own["number"], name="number")
-        parts.append(figures[complete_steps])
-        ids.append(own[complete_steps])
+        selected = ~steps.partial & own["number"].isin(of_means).to_numpy()
+        parts.append(figures[selected])
+        ids.append(own[selected])
     if not parts:
         return Iterations(run, np.array([], np.int64), pd.DataFrame({STEP: []}), pd.DataFrame({"worker": []}))
     numbers = parts[0].index
@@ -76,10 +76,6 @@ def iterations(run: Source) -> Iterations:
     for part in parts[1:]:
         means = means + part.reindex(numbers).reindex(columns=names, fill_value=0.0)
     means = means / len(parts)
-    stretch = steady(means[STEP].to_numpy())
-    if stretch and 2 * (stretch[1] - stretch[0] + 1) >= len(means):
-        means = means.iloc[stretch[0] : stretch[1] + 1]
-    numbers = means.index
     return Iterations(
         run, numbers.to_numpy(), means.reset_index(drop=True), pd.concat([one.loc[numbers] for one in ids])
     )

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Step time of two runs compared: its parts, then operators and kernels, sorted by the size of the change.
 
-Times are means over steps and devices (without a GPU, over steps and workers); steps that the recording cuts off
-count only where there are no others. The parts add up to the step: time in which a kernel ran; a copy and no kernel;
-a set and neither; communication (a collective or a copy between devices) and nothing else; and idle time by its
-cause, as in the report idle. Without a GPU: waits for the data loader, operators, other. The sections operator and
-kernel divide the part kernel: where kernels overlap, the time counts for the first to begin. The section host is the
-operators' own time on the CPU, summed over threads; launch is the time in API calls by kind; memory is the peak of
-the bytes in use on a device. A delta is within the noise if it is at most two standard errors, from the spread over
-the steps of both runs.
+Times are means over the steady steps, as in the overview, and over devices (without a GPU, over workers); a run
+without steady steps has means over all that were recorded completely, or over all. The parts add up to the step: time
+in which a kernel ran; a copy and no kernel; a set and neither; communication (a collective or a copy between devices)
+and nothing else; and idle time by its cause, as in the report idle. Without a GPU: waits for the data loader,
+operators, other. The sections operator and kernel divide the part kernel: where kernels overlap, the time counts for
+the first to begin. The section host is the operators' own time on the CPU, summed over threads; launch is the time in
+API calls by kind; memory is the peak of the bytes in use on a device. A delta is within the noise if it is at most
+two standard errors, from the spread over the steps of both runs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyprof.analysis.device_steps import Steps, activities
 from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import API_KINDS, Source
+from pyprof.analysis.steady_state import used
 from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
 from pyprof.reports import Column, complete
@@ -128,7 +129,7 @@ def _run(source: Source) -> _Run:
     workers = activities(source)
     any_device = any(activity.devices for activity, _ in workers)
     for activity, steps in workers:
-        steps = complete_steps(steps)
+        steps = _used_steps(source, steps)
         devices = activity.devices if any_device else [None]
         if not devices:
             continue  # a worker that used no GPU, of a run that did
@@ -145,12 +146,12 @@ def _run(source: Source) -> _Run:
     return _Run(table.fillna({"direction": ""}), max(samples, 1))
 
 
-def complete_steps(steps: Steps) -> Steps:
-    """Return the completely recorded steps, or all if there are none."""
-    mask = ~steps.partial if not steps.partial.all() else np.ones(len(steps.partial), bool)
-    return steps._replace(
-        number=steps.number[mask], start=steps.start[mask], end=steps.end[mask], partial=steps.partial[mask]
-    )
+def _used_steps(source: Source, steps: Steps) -> Steps:
+    """Return the steps of a worker that means are taken of."""
+    mask = np.isin(np.arange(len(steps.start)) + source.aggregation.first, used(source))
+    return Steps(
+        steps.number[mask], steps.start[mask], steps.end[mask], steps.partial[mask], steps.known
+    )  # fmt: skip
 
 
 def _parts(source: Source, activity: Activity, steps: Steps, device: int | None) -> Iterator[pd.DataFrame]:

@@ -20,7 +20,7 @@ from pyprof.analysis.device_steps import activities
 from pyprof.analysis.host_work import HostWork
 from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import LEAST_STEADY, spread
+from pyprof.analysis.steady_state import LEAST_STEADY, spread, used
 from pyprof.analysis.what_if import Edit, together
 from pyprof.analysis.window import window
 from pyprof.metrics import Device, Window
@@ -62,13 +62,8 @@ class Run(SteadySteps):
 
     @cached_property
     def numbers(self) -> Ints:
-        """Numbers of the iterations of the aggregation that means are taken of: the steady ones, or without any all
-        whole ones, or all."""
-        rows = self._iterations
-        for numbers in ([n for n, _, _, steady in rows if steady], [n for n, _, whole, _ in rows if whole]):
-            if numbers:
-                return np.array(numbers, np.int64)
-        return np.array([row[0] for row in rows], np.int64)
+        """Numbers of the iterations of the aggregation that means are taken of."""
+        return used(self.source)
 
     @property
     def steady(self) -> tuple[int, int]:
@@ -84,26 +79,16 @@ class Run(SteadySteps):
         return len(self.numbers) >= LEAST_STEADY and varies is not None and varies <= limit("R02.spread")
 
     @cached_property
-    def _iterations(self) -> list[tuple[int, int, int, int]]:
-        """Number, length on the slowest worker, whether it is whole, and steady, of each iteration."""
-        aggregation = self.source.aggregation
-        return self.store.rows(
-            """select number, max(end_ns - start_ns - paused_ns), max(partial) = 0, min(steady) = 1 from iteration
-               where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-               group by number order by number""",
-            (
-                aggregation.iteration_set,
-                aggregation.first,
-                aggregation.last,
-                self.source.worker,
-                self.source.worker,
-            ),
-        )
-
-    @cached_property
     def lengths(self) -> pd.Series[int]:
         """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
-        return pd.Series({n: length for n, length, whole, _ in self._iterations if whole}, dtype=np.int64)
+        window = self.source.aggregation
+        rows = self.store.rows(
+            """select number, max(end_ns - start_ns - paused_ns) from iteration
+               where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+               group by number having max(partial) = 0 order by number""",
+            (window.iteration_set, window.first, window.last, self.source.worker, self.source.worker),
+        )
+        return pd.Series(dict(rows), dtype=np.int64)
 
     @cached_property
     def window(self) -> Window:
