@@ -314,10 +314,8 @@ def cases(seeds: int) -> Iterator[tuple[Base, Fault, int, int]]:
                 )
 
 
-def judge(folder: Path, base: Base, fault: Fault, seed: int, length: int) -> Verdict:
-    """Record a program with a fault and ask what it is."""
-    _, before = simulate(base, fault, length, seed, healthy=True)
-    world, after = simulate(base, fault, length, seed, healthy=False)
+def record(folder: Path, world: list[Rank]) -> pyprof.Profile:
+    """Write the traces of a program's ranks, and return their profile."""
     ranks = len(world)
     for rank in world:
         facts = (
@@ -328,7 +326,14 @@ def judge(folder: Path, base: Base, fault: Fault, seed: int, length: int) -> Ver
         kineto.write(
             folder / f"rank{rank.number}.pt.trace.json", rank.events, deviceProperties=devices, **more
         )
-    profile = pyprof.load(folder if ranks > 1 else folder / "rank0.pt.trace.json")
+    return pyprof.load(folder if ranks > 1 else folder / "rank0.pt.trace.json")
+
+
+def judge(folder: Path, base: Base, fault: Fault, seed: int, length: int) -> Verdict:
+    """Record a program with a fault and ask what it is."""
+    _, before = simulate(base, fault, length, seed, healthy=True)
+    world, after = simulate(base, fault, length, seed, healthy=False)
+    profile = record(folder, world)
     steps = max(Run(profile.source()).steps, 1)
     measured = [one for one in profile.outcomes if one.finding is not None and one.finding.saving is not None]
     first = measured[0] if measured else None

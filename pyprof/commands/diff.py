@@ -29,7 +29,7 @@ _OF_TABLE = {"by": "step", "per": "iteration", "format": "table", "wide": False,
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.description = (
-        "Compare two runs: a step and its parts, or all operators or kernels. "
+        "Compare two runs: what made a step longer or shorter and its parts, or all operators or kernels. "
         "Example: pyprof diff before.sqlite after.sqlite"
     )
     parser.add_argument("base", help=RECORDING)
@@ -82,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 def _table(arguments: argparse.Namespace) -> None:
     from pyprof.frame import say
+    from pyprof.reports.change import describe_change
     from pyprof.reports.diff import cautions, diff
+    from pyprof.terminal import visible
 
     check_output(arguments, arguments.base, arguments.other)
     with open_profiles(arguments, arguments.base, arguments.other) as (base_profile, other_profile):
@@ -92,8 +94,22 @@ def _table(arguments: argparse.Namespace) -> None:
         check_format(comparison, arguments)
         for line in cautions(base, other, arguments.per):
             say(arguments.prog, line[0].lower() + line[1:])
+        change = b""
+        if arguments.by == "step":
+            frame = comparison.table(other)
+            comparison = comparison._replace(make=lambda _: frame)
+            encoding = sys.stdout.encoding or "utf-8"
+            lines = [visible(line, encoding) for line in describe_change(base, other, frame)]
+            if arguments.format == "table" and arguments.output is None:
+                change = "".join(f"{line}\n" for line in (*lines, "")).encode(encoding) if lines else b""
+            else:
+                for line in lines:
+                    say(arguments.prog, line)
+        if not sys.stdout.isatty():  # on a terminal the progress bar is still there
+            write_stdout(change)
+            change = b""
         _, text = render_report(comparison, other, arguments)
-    write_stdout(text)
+    write_stdout(change + text)
 
 
 def _gate(arguments: argparse.Namespace) -> int:

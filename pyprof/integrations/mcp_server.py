@@ -276,14 +276,18 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         per: Literal["iteration", "run"] = "iteration",
         limit: int = ROWS, offset: int = 0,
     ) -> dict[str, Any]:  # fmt: skip
-        """Compare two profiles, the largest difference first. `noise` says that a difference is at most two standard
-        errors, from the spread of the steps."""
-        table = profiles.get(base).diff(profiles.get(new), by=by, per=per)
+        """Compare two profiles: what made a step longer or shorter (`change`), and rows, the largest difference first.
+        `noise` says that a difference is at most two standard errors, from the spread of the steps."""
+        from pyprof.reports.change import describe_change
+
+        one, other = profiles.get(base), profiles.get(new)
+        change = describe_change(one.source(), other.source(), one.diff(other))
+        table = one.diff(other, by=by, per=per)
         first, count = _page(limit, offset)
         rows = [tuple(row) for row in _cells(table.iloc[first : first + count])]
         return _rows(list(map(str, table.columns)), rows, first, len(table)) | {
-            "link": profiles.link("compare")
-        }
+            "change": change, "link": profiles.link("compare"),
+        }  # fmt: skip
 
 
 def _sql(profiles: Profiles, tools: _Tools) -> None:

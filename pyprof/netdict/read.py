@@ -119,9 +119,9 @@ class _Table:
         names: list[str] = []
         # Inside a text, what looks like the end of one is a part of a name.
         for text in _TEXT.findall(cells["seqMarker"]):
-            found = _SEQ.search(text)
-            texts += [found[0]] if found else ()
-            names.append(text[: found.start()] if found else text)
+            number = _SEQ.search(text)
+            texts += [number[0]] if number else ()
+            names.append(text[: number.start()] if number else text)
         for ids in (cells["seqId"], cells["altSeqId"]):
             texts += ids[1:-1].split(", ") if len(ids) > 2 else ()
         numbers = [int(text) for text in texts]

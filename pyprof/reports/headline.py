@@ -101,7 +101,7 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
         text = f"A step takes {duration(step.length)}{of}."
     if best is not None:
         late = "" if best.names_rank else late
-        text += f" {_first_sentence(best.problem)}"
+        text += f" {first_sentence(best.problem)}"
         if best.saving is not None:
             per = "" if step.number is None else " a step"
             of = "" if best.share is None else f" ({best.share:.1f} %)"
@@ -109,10 +109,10 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
     return f"{text} {late}".rstrip()
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     """Return the first sentence of a text.
 
-    >>> _first_sentence("It waits for 1.92 ms of 18.1 ms. There are 266 kernels.")
+    >>> first_sentence("It waits for 1.92 ms of 18.1 ms. There are 266 kernels.")
     'It waits for 1.92 ms of 18.1 ms.'
     """
     return re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]

@@ -11,7 +11,6 @@ import pandas as pd
 from pyprof.metrics import METRICS, Value
 from pyprof.model import NO_MODULE
 from pyprof.reports.diff import REPORT
-from pyprof.units import duration
 from pyprof.viewer import models
 from pyprof.viewer.report_pages import Sheet
 
@@ -25,35 +24,13 @@ class Comparison:
     def __init__(self, answer: tuple[dict[str, Any], Any]):
         self._info = answer[0]
         self.notes: list[str] = self._info["notes"]
+        self.headline: str = self._info["headline"]
         self.sheet = Sheet(answer, REPORT)
         self.steps = [models.Change(**row) for row in self._info["steps"]]
 
     @property
     def nbytes(self) -> int:
         return self.sheet.nbytes
-
-    @cached_property
-    def headline(self) -> str:
-        """A sentence on the step, and on the part that changed most; "" if a step is unknown in one of them."""
-        step = next((one for one in self.steps if one.section == "step"), None)
-        if step is None or not step.base or step.other is None or step.delta is None:
-            return ""
-        both = f"{duration(step.base)} in the base, {duration(step.other)} in the other"
-        change = 100 * step.delta / step.base
-        if not step.delta:
-            return f"A step takes as long in both: {both}."
-        if step.noise:
-            return f"A step takes {both}: the difference ({change:+.1f} %) is within the noise of the steps."
-        more = "more" if step.delta > 0 else "less"
-        sentence = f"A step takes {duration(abs(step.delta))} {more} ({change:+.1f} %): {both}."
-        parts = [
-            one for one in self.steps
-            if one.section == "part" and one.delta and not one.noise and (one.delta > 0) == (step.delta > 0)
-        ]  # fmt: skip
-        if parts:
-            part = max(parts, key=lambda one: abs(one.delta or 0))
-            sentence += f" The part that changed most is {part.name}, by {duration(abs(part.delta or 0))}."
-        return sentence
 
     @cached_property
     def figures(self) -> list[models.Delta]:

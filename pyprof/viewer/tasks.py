@@ -348,6 +348,7 @@ def compare(
     """Return this database and another one side by side; `version` is that of the other, so that cached answers do not
     mix."""
     from pyprof.metrics import METRICS
+    from pyprof.reports.change import describe_change
     from pyprof.reports.diff import cautions, diff
     from pyprof.viewer.task_context import Session as Other
 
@@ -355,13 +356,15 @@ def compare(
     with second_session.store.translate_errors():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
         info, rows = report_table(diff(base, by, per), second)
-        steps = _step_rows(diff(base).table(second))
+        step_table = diff(base).table(second)
+        steps, change = _step_rows(step_table), describe_change(base, second, step_table)
         values = [
             {name: metric.function(side.window) for name, metric in METRICS.items()}
             for side in (base, second)
         ]
         notes = cautions(base, second, per)
-    return info | {"base": values[0], "other": values[1], "notes": notes, "steps": steps}, rows
+    return info | {"base": values[0], "other": values[1], "notes": notes, "steps": steps,
+                   "headline": " ".join(change)}, rows  # fmt: skip
 
 
 @TASKS.register("step_difference")

@@ -6,13 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from pyprof.reports.diff import COLUMNS
 from pyprof.viewer.column_table import arrow
 from pyprof.viewer.comparison import NOWHERE, Comparison
 
-INFO: dict[str, Any] = {"complete": True, "steps": [], "base": {}, "other": {}, "notes": []}
+INFO: dict[str, Any] = {"complete": True, "steps": [], "base": {}, "other": {}, "notes": [], "headline": ""}
 
 
 def comparison(*rows: tuple[str | None, str, float | None, float | None]) -> Comparison:
@@ -38,33 +37,6 @@ def test_groups_are_summed_at_each_place_the_largest_first():
     assert sums(of, "m:net", "m:b") == [("mm", 7, 1, False)]
     assert sums(of, "o:net") == []
     assert sums(of, f"m:{NOWHERE}") == [("add", 2, 0, False)]
-
-
-@pytest.mark.parametrize(
-    ("step", "parts", "sentence"),
-    [
-        ((178e6, 143e6, False), [("idle", -59e6, False), ("kernel", 1e6, False)],
-         "A step takes 35.0 ms less (-19.7 %): 178 ms in the base, 143 ms in the other. The part that changed most is "
-         "idle, by 59.0 ms."),
-        ((10e6, 12e6, None), [("kernel", 2e6, True), ("idle", -1e6, None)],
-         "A step takes 2.00 ms more (+20.0 %): 10.0 ms in the base, 12.0 ms in the other."),
-        ((10e6, 12e6, True), [],
-         "A step takes 10.0 ms in the base, 12.0 ms in the other: the difference (+20.0 %) is within the noise of the "
-         "steps."),
-        ((10e6, 10e6, True), [], "A step takes as long in both: 10.0 ms in the base, 10.0 ms in the other."),
-        ((None, 12e6, None), [], ""),
-    ],
-)  # fmt: skip
-def test_the_headline_names_the_step_and_the_part_that_changed_most(step, parts, sentence):
-    base, other, noise = step
-    delta = None if base is None else other - base
-    change = {"section": "step", "name": "step", "unit": "ns", "base": base, "other": other, "delta": delta}
-    rows = [change | {"share": None, "noise": noise}]
-    for name, delta, noisy in parts:
-        change = {"section": "part", "name": name, "unit": "ns", "base": None, "other": None, "delta": delta}
-        rows.append(change | {"share": None, "noise": noisy})
-    table = arrow(pd.DataFrame({column.key: pd.Series([], dtype=object) for column in COLUMNS}), COLUMNS)
-    assert Comparison((INFO | {"steps": rows}, table)).headline == sentence
 
 
 def test_without_any_module_operators_come_first():

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences on what made a step longer or shorter: the parts of the step that changed, each with its place.
+
+The parts are those of the report diff, means over the same steps. A place is where most of a part's change is: for
+work the line that called it, for waits what the host did meanwhile, by rank. Changes within the noise, and those of
+less than a tenth of the step's, are left out. Then come findings that only one of the runs has, with their savings:
+what the base's predicted for a change that was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pandas as pd
+
+from pyprof.analysis.places import user_line
+from pyprof.analysis.source import Source
+from pyprof.reports import find
+from pyprof.reports.headline import first_sentence
+from pyprof.reports.waterfall import IDLE
+from pyprof.rules.context import Run
+from pyprof.rules.evaluation import evaluate
+from pyprof.rules.host_places import sums_by_place
+from pyprof.units import duration, percent
+
+_LEAST = 0.1  # of the step's change
+_MOST = 3  # parts, and findings
+_WORK = ("kernel", "operators")
+_ON_HOST = ("launch-bound", "other")  # waits for what a thread does outside of operators
+_NAMES = {"kernel": "kernels", "other": "outside of operators"}
+
+
+class _Side(NamedTuple):
+    """A run, and the divisor of its sums over steps and workers."""
+
+    run: Run
+    steps: float
+
+    @property
+    def source(self) -> Source:
+        return self.run.source
+
+
+def describe_change(base: Source, other: Source, table: pd.DataFrame) -> list[str]:
+    """Return sentences on how a step of `other` differs from one of `base`; none without steps. `table`: the rows of
+    the report diff by step."""
+    runs = [Run(source) for source in (base, other)]
+    step = table[table["section"] == "step"].iloc[0]
+    if not all(run.cut and run.steps for run in runs) or not step["base_time_ns"]:
+        return []
+    before, after = float(step["base_time_ns"]), float(step["other_time_ns"])
+    change = after - before
+    if step["noise"] is True or not change:
+        if duration(after) == duration(before):
+            return [f"A step takes as long as in the base, {duration(before)}."]
+        return [
+            f"A step takes {duration(after)}, and {duration(before)} in the base: the difference is within the noise."
+        ]
+    sides = [_Side(run, max(run.steps * run.workers, 1)) for run in runs]
+    rows = table[(table["section"] == "part") & ~table["noise"].eq(True)]
+    parts = {str(name): float(delta) for name, delta in zip(rows["name"], rows["delta_time_ns"])}
+    large = [(name, delta) for name, delta in parts.items() if abs(delta) >= _LEAST * abs(change)]
+    same = [(name, delta) for name, delta in large if delta * change > 0]
+    against = [(name, delta) for name, delta in large if delta * change < 0]
+    causes = "; ".join(_part(sides, name, delta) for name, delta in same[:_MOST])
+    offset = ", ".join(f"{_named(name)} {_signed(delta)}" for name, delta in against[:_MOST])
+    text = (
+        f"A step takes {duration(abs(change))} ({percent(abs(change) / before)}) "
+        f"{'longer' if change > 0 else 'less'}: {duration(after)} instead of {duration(before)}"
+    )
+    text += f". {causes[0].upper()}{causes[1:]}" if causes else ", in many small parts"
+    return [f"{text}{f'; against that, {offset}' if offset else ''}.", *_findings(sides, change)]
+
+
+def _part(sides: list[_Side], name: str, delta: float) -> str:
+    place = _place(sides, name, delta)
+    return f"{_named(name)} {_signed(delta)}{f', above all {place}' if place else ''}"
+
+
+def _named(name: str) -> str:
+    return f"waiting ({name.removeprefix(IDLE)})" if name.startswith(IDLE) else _NAMES.get(name, name)
+
+
+def _signed(delta: float) -> str:
+    return f"{'+' if delta > 0 else '-'}{duration(abs(delta))}"
+
+
+def _place(sides: list[_Side], name: str, delta: float) -> str:
+    """Return where most of the change of a part is, as `model.py:41 (conv2d) +2.00 ms`; empty if it is not known."""
+    cause = name.removeprefix(IDLE)
+    for tables in _places(sides, name, cause):
+        base, other = tables
+        changes = other.sub(base, fill_value=0) * (1 if delta > 0 else -1)
+        if len(changes) and changes.max() >= abs(delta) / 4:
+            place, change = str(changes.idxmax()), float(changes.max())
+            if change < abs(delta) * 0.9:
+                return f"{place} {_signed(change if delta > 0 else -change)}"
+            return place
+    return ""
+
+
+def _places(sides: list[_Side], name: str, cause: str) -> Iterator[list[pd.Series[float]]]:
+    """Yield times per step by place of both runs, the best first."""
+    if name in _WORK:
+        yield [_operators(side) for side in sides]
+        return
+    if cause in _ON_HOST:
+        yield [_host(side) for side in sides]
+    if name.startswith(IDLE):
+        yield [_idle(side, cause) for side in sides]
+
+
+def _operators(side: _Side) -> pd.Series[float]:
+    """Return the time of operators by name and line."""
+    table = side.run.ops
+    lines = table["frames"].map(user_line)
+    keys = [f"{kind} at {line}" if line else kind for kind, line in zip(table["type"], lines)]
+    return table["gpu_ns"].astype(float).groupby(pd.Index(keys)).sum() / side.steps
+
+
+def _host(side: _Side) -> pd.Series[float]:
+    """Return the time outside of operators by place, with the ranks that spend it."""
+    table = sums_by_place(side.run, collects=False)
+    return table.set_index("place")["time"].astype(float).groupby(level=0).sum() / side.steps
+
+
+def _idle(side: _Side, cause: str) -> pd.Series[float]:
+    """Return the idle time of a cause by what the host did meanwhile; of several workers, by worker."""
+    table = find("idle").table(side.source)
+    table = table[table["cause"] == cause]
+    places = table["call"].fillna(table["host"]).fillna(table["operator"])
+    where = [
+        " at ".join(str(text) for text in (place, line) if not pd.isna(text))
+        for place, line in zip(places, table["line"])
+    ]
+    if side.run.workers > 1:
+        where = [f"{text} on {worker}" for text, worker in zip(where, table["worker"])]
+    window = side.source.aggregation
+    every = side.run.workers * (window.last - window.first + 1)
+    return table["total_ns"].astype(float).groupby(pd.Index(where)).sum().drop("", errors="ignore") / every
+
+
+def _findings(sides: list[_Side], change: float) -> Iterator[str]:
+    """Yield what only the slower run has: after an improvement, what was predicted."""
+    findings = [
+        {o.rule.id: o.finding for o in evaluate(side.source) if o.finding is not None and o.finding.saving}
+        for side in sides
+    ]
+    slow, fast = (0, 1) if change < 0 else (1, 0)
+    steps = max(sides[slow].run.steps, 1)
+    savings = {rule: (finding.saving or 0) / steps for rule, finding in findings[slow].items()}
+    fresh = [rule for rule in savings if rule not in findings[fast] and savings[rule] >= abs(change) / 4]
+    for rule in sorted(fresh, key=lambda one: -savings[one])[:_MOST]:
+        problem = first_sentence(findings[slow][rule].problem)
+        if change < 0:
+            yield f"Gone: {problem} {rule} predicted {duration(savings[rule])} a step."
+        else:
+            yield f"New: {problem} {rule} could save {duration(savings[rule])} a step."

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `pyprof diff` says first: by how much a step changed, which part of it, where, and what was predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import diagnosis
+from benchmarks.diagnosis import BASES, FAULTS, US, Fault
+from pyprof.reports.change import describe_change
+from pyprof.session import Profile
+from pyprof.units import duration
+from tests import cli, kineto
+from tests.kineto import Event
+
+
+def sentences(base: Profile, other: Profile) -> list[str]:
+    return describe_change(base.source(), other.source(), base.diff(other))
+
+
+def pair(folder: Path, fault: Fault, length: int) -> tuple[Profile, Profile, float]:
+    """A program with a fault and without, and what that costs in ns a step."""
+    runs = [diagnosis.simulate(BASES[1], fault, length, 5, healthy) for healthy in (False, True)]
+    for name in "ab":
+        (folder / name).mkdir()
+    slow, fast = (diagnosis.record(folder / name, world) for name, (world, _) in zip("ab", runs))
+    return slow, fast, runs[0][1] - runs[1][1]
+
+
+@pytest.mark.parametrize(
+    ("what", "part", "place"),
+    [
+        ("Python in the loop", "waiting (launch-bound)", "encode (text.py:33)"),
+        ("a loader without workers", "waiting (data loader)", "data.py:12"),
+        ("loss.item()", "waiting (synchronization)", "train.py:31"),
+        ("cudaMalloc in each step", "waiting (launch-bound)", ""),
+    ],
+)
+def test_a_change_is_told_with_its_part_place_and_prediction(
+    what: str, part: str, place: str, tmp_path: Path
+) -> None:
+    (fault,) = [fault for fault in FAULTS if fault.what == what]
+    slow, fast, cost = pair(tmp_path, fault, 3_000 * US)
+    better, worse = sentences(slow, fast), sentences(fast, slow)
+    change = float(worse[0].split()[3]) * (1e6 if " ms (" in worse[0] else 1e3)
+    assert change == pytest.approx(cost, rel=0.02)
+    assert f"{part} +" in worse[0].lower()
+    assert f"{part} -" in better[0].lower()
+    assert place in worse[0]
+    assert place in better[0]
+    if cost > 1e6:
+        assert f"{fault.rule} predicted " in better[1]
+        assert f"{fault.rule} could save " in worse[1]
+
+
+def test_the_rank_is_named(tmp_path: Path) -> None:
+    (fault,) = [fault for fault in FAULTS if fault.what == "Python on one rank"]
+    slow, fast, _ = pair(tmp_path, fault, 3_000 * US)
+    text = sentences(fast, slow)[0]
+    assert "encode (text.py:33), on rank2" in text
+
+
+def test_work_is_told_by_operator_and_line_and_against_what_it_grew(tmp_path: Path) -> None:
+    """Steps of 5.3 and 8.3 us: the product takes 2 and 6 us, and the wait for the launch after it 1 us less."""
+
+    def steps(product: int, wait: int) -> list[Event]:
+        events: list[Event] = []
+        for step in range(4):
+            at = 1_000_000 + step * (2_300 + product + wait)
+            events += [
+                kineto.annotation(f"ProfilerStep#{step}", at, at + 2_300 + product + wait),
+                kineto.function("net.py(7): forward", at + 50, at + 900),
+                kineto.op("aten::mm", at + 100, at + 800), kineto.launch(at + 150, at + 250, 2 * step + 1),
+                kineto.kernel("sgemm", at + 1_000, at + 1_000 + product, 2 * step + 1),
+                kineto.op("aten::add", at + 1_000 + product, at + 1_500 + product + wait),
+                kineto.launch(at + 1_100 + product, at + 1_200 + product + wait, 2 * step + 2),
+                kineto.kernel("add", at + 1_200 + product + wait, at + 2_200 + product + wait, 2 * step + 2),
+            ]  # fmt: skip
+        return events
+
+    base, other = (
+        load(tmp_path / f"{name}.json", events)
+        for name, events in (("base", steps(2_000, 1_000)), ("other", steps(6_000, 0)))
+    )
+    (text, *_) = sentences(base, other)
+    assert text == (
+        "A step takes 3.00 us (56.6 %) longer: 8.30 us instead of 5.30 us. Kernels +4.00 us, above all mm at net.py:7; "
+        "against that, waiting (launch-bound) -1.00 us."
+    )
+
+
+def load(path: Path, events: list[Event]) -> Profile:
+    return diagnosis.pyprof.load(kineto.write(path, events))
+
+
+def test_equal_runs_and_noise_are_no_change(tmp_path: Path) -> None:
+    fault = FAULTS[-2]
+    one, two, _ = pair(tmp_path, fault, 0)
+    (text,) = sentences(one, two)
+    length = float(one.diff(two).set_index("section").loc["step", "base_time_ns"])
+    assert text == f"A step takes as long as in the base, {duration(length)}."
+
+
+def test_the_command_says_it_before_the_table_and_beside_data(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (fault,) = [fault for fault in FAULTS if fault.what == "Python in the loop"]
+    pair(tmp_path, fault, 3_000 * US)
+    files = [str(tmp_path / name / "rank0.pt.trace.json") for name in "ba"]
+
+    def run(*options: str) -> tuple[str, str]:
+        assert cli.main(["diff", *files, *options]) in (None, 0)
+        out, err = capfdbinary.readouterr()
+        return out.decode(), err.decode()
+
+    out, _ = run()
+    assert out.startswith("A step takes ")
+    assert "\n\nName " in out
+    out, err = run("--format", "csv")
+    assert out.startswith("Name,")
+    assert "pyprof diff: A step takes " in err
+    assert "A step takes" not in "".join(run("--by", "operator"))
+
+
+def test_without_steps_nothing_is_said(tmp_path: Path) -> None:
+    events = [
+        kineto.op("aten::mm", 100, 300),
+        kineto.launch(150, 250, 1),
+        kineto.kernel("sgemm", 1_000, 3_000, 1),
+    ]
+    profile = load(tmp_path / "a.json", events)
+    assert sentences(profile, profile) == []
