@@ -227,12 +227,7 @@ class Activity:
         """Return phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by start."""
         names = ("site", "start_ns", "duration_ns", "total_ns")
         columns = self._once(*names) if gpu else Columns(self, "event", names, (OPERATOR,)).once(*names)
-        rows = self.store.rows("select id, phase from site where phase is not null")
-        phase_of = np.full(max((number for number, _ in rows), default=-1) + 2, NO_PHASE, np.int8)
-        phase_of[[number for number, _ in rows]] = [phase for _, phase in rows]
-        site, total = columns.pop("site"), columns.pop("total_ns")
-        last = len(phase_of) - 1
-        phase = phase_of[np.where(site.mask(), np.clip(site.values, -1, last), last)]
+        phase, total = self._phase_of(columns.pop("site")), columns.pop("total_ns")
         start, end = columns["start_ns"].values, columns["duration_ns"].values
         if total.mask().any():
             end = np.where(total.mask(), total.values, end)
@@ -241,6 +236,18 @@ class Activity:
             order = np.argsort(start, kind="stable")
             phase, start, end = phase[order], start[order], end[order]
         return phase, start, end
+
+    def event_phases(self) -> Ints:
+        """Return the phase of each GPU event, in the order of their ids."""
+        return self._phase_of(self._once("site")["site"])
+
+    def _phase_of(self, site: Column) -> Ints:
+        rows = self.store.rows("select id, phase from site where phase is not null")
+        phase_of = np.full(max((number for number, _ in rows), default=-1) + 2, NO_PHASE, np.int8)
+        phase_of[[number for number, _ in rows]] = [phase for _, phase in rows]
+        last = len(phase_of) - 1
+        out: Ints = phase_of[np.where(site.mask(), np.clip(site.values, -1, last), last)]
+        return out
 
     @cached_property
     def kernel(self) -> Bools:

@@ -106,8 +106,7 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
             continue
         low, high = steps.window
         window = high - low - int(activity.paused.within(np.array([low]), np.array([high]))[0])
-        sums = _by_place if _KEYS[group_by] else _by_cause
-        table = sums(source, activity, low, high)
+        table = by_place(source, activity, low, high, bool(_KEYS[group_by]))
         for device in activity.devices:
             own = table[table["device"] == device]
             rows.append(_sums(own, ["cause", *_KEYS[group_by]], activity.name, device, window))
@@ -141,15 +140,17 @@ class Stacks:
         return self._entries[number] if number >= 0 else Stack()
 
 
-def _by_place(source: Source, activity: Activity, low: int, high: int) -> pd.DataFrame:
-    """Return sums by device, cause and place; both groupings by place are sums of them."""
+def by_place(source: Source, activity: Activity, low: int, high: int, places: bool = True) -> pd.DataFrame:
+    """Return sums of the gaps in [low, high) by device and cause, and by place."""
+    if not places:
+        return _by_cause(source, activity, low, high)
 
     def sums() -> pd.DataFrame:
         stacks = Stacks()
         table = _Walk(activity, stacks).sums(low, high)
         return table.drop(columns=list(_CODES)).join(place_texts(source.store, stacks.stack, table))
 
-    return source.store.cached(("idle", source.aggregation.id, activity.worker), sums, small=True)
+    return source.store.cached(("idle", activity.worker, low, high), sums, small=True)
 
 
 def _by_cause(source: Source, activity: Activity, low: int, high: int) -> pd.DataFrame:

@@ -129,7 +129,7 @@ def _run(source: Source) -> _Run:
     workers = activities(source)
     any_device = any(activity.devices for activity, _ in workers)
     for activity, steps in workers:
-        steps = _used_steps(source, steps)
+        steps = used_steps(source, steps)
         devices = activity.devices if any_device else [None]
         if not devices:
             continue  # a worker that used no GPU, of a run that did
@@ -146,7 +146,7 @@ def _run(source: Source) -> _Run:
     return _Run(table.fillna({"direction": ""}), max(samples, 1))
 
 
-def _used_steps(source: Source, steps: Steps) -> Steps:
+def used_steps(source: Source, steps: Steps) -> Steps:
     """Return the steps of a worker that means are taken of."""
     mask = np.isin(np.arange(len(steps.start)) + source.aggregation.first, used(source))
     return Steps(

@@ -235,7 +235,7 @@ def test_what_cannot_be_written_is_told_in_a_sentence(prof, tmp_path):
     with pytest.raises(UsageError, match="'a/b' is not a file name"):
         write(report, prof.source(), tmp_path, "a/b")
     with pytest.raises(
-        UsageError, match=r"unknown report 'ops'\. Choose from alive, api_calls, categories, clocks"
+        UsageError, match=r"unknown report 'ops'\. Choose from account, alive, api_calls, categories, clocks"
     ):
         find("ops")
     assert os.listdir(tmp_path) == []

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each nanosecond of the steps has one cause: by hand on two kernels, and closed on every recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pyprof
+from benchmarks import diagnosis
+from pyprof import session
+from pyprof.analysis.device_steps import activities
+from pyprof.analysis.steady_state import used
+from pyprof.reports.waterfall import used_steps
+from tests import kineto
+from tests.build import examples
+from tests.reports.test_oracle import load, random_recording
+
+V100 = [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]
+RECORDINGS = (
+    "nsys/cifar_rtx2070_pyprof_markers.sqlite", "kineto/h100_bert_small.json.gz", "kineto/mi210_gpu_only.json.gz",
+    "kineto/resnet50_v100_6steps.pt.trace.json.gz", "kineto/mi300_resnet_act_checkpoint.json.gz",
+)  # fmt: skip
+
+
+def op(name: str, start: int, end: int, *shapes: list[int]) -> dict[str, Any]:
+    return kineto.op(name, start, end, **{
+        "Input Dims": list(shapes), "Input type": ["float"] * len(shapes), "Concrete Inputs": [""] * len(shapes),
+    })  # fmt: skip
+
+
+def causes(prof: session.Profile, group_by: str = "cause") -> dict[str, int]:
+    table = prof.report("account", group_by=group_by)
+    return {
+        str(name): int(time) for name, time in table.groupby("cause", sort=False)["total_ns"].sum().items()
+    }
+
+
+def test_the_time_of_kernels_is_divided_from_the_peak_downwards(tmp_path: Path) -> None:
+    """A V100: 125 TFLOP/s in float16 on tensor cores, 15.7 TFLOP/s in float32, 900 GB/s. Steps of 300 us, of which the
+    last has no idle time after it.
+
+    mm of 1024 cubed: 2^31 FLOPs take 17,180 ns at 125 TFLOP/s, 136,783 at 15.7; 12 MiB take 13,981; it takes 200,000.
+    add of 2^20: 2^20 FLOPs take 8 ns and 67; 12 MiB take 13,981; it takes 20,000.
+    """
+    side = [1024, 1024]
+    events = []
+    for step in range(3):
+        at = 1_000_000 + 300_000 * step
+        events += [
+            kineto.annotation(f"ProfilerStep#{step}", at, at + 300_000),
+            op("aten::mm", at + 1_000, at + 9_000, side, side),
+            kineto.launch(at + 2_000, at + 4_000, 2 * step + 1),
+            kineto.kernel("volta_sgemm_128x64_nn", at + 10_000, at + 210_000, 2 * step + 1),
+            op("aten::add", at + 10_000, at + 19_000, side, side),
+            kineto.launch(at + 12_000, at + 14_000, 2 * step + 2),
+            kineto.kernel("vectorized_elementwise_kernel", at + 280_000, at + 300_000, 2 * step + 2),
+        ]  # fmt: skip
+    prof = pyprof.load(kineto.write(tmp_path / "a.json", events, deviceProperties=V100))
+    found = {cause: time / 3 for cause, time in causes(prof).items()}
+    exact = {
+        "useful": 17_179.869 + 8.389,
+        "precision": 136_782.4 - 17_179.869 + 66.8 - 8.389,
+        "memory-bound": 13_981.0 - 66.8,
+        "below the roofline": 200_000 - 136_782.4 + 20_000 - 13_981.0,
+    }
+    for cause, time in exact.items():
+        assert found[cause] == pytest.approx(time, abs=2), cause
+    # Each launch but the first came while the kernel before it ran.
+    assert found["idle: queued"] == 70_000
+    assert sum(causes(prof).values()) == 3 * 300_000
+    table = prof.report("account")
+    share = table.set_index("cause")["share"]
+    assert share["useful"] == pytest.approx(100 * exact["useful"] / 300_000, abs=1e-3)
+    lines = prof.report("account", group_by="place")
+    mine = lines[(lines["cause"] == "precision") & (lines["operator"] == "mm")]
+    assert int(mine["total_ns"].sum()) == pytest.approx(3 * (136_782.4 - 17_179.869), abs=6)
+
+
+def test_a_rank_that_is_waited_for_is_told_from_the_transfer(tmp_path: Path) -> None:
+    """Four ranks and one slow one: the transfers take 100 us on each, the rest of the others' collectives waits."""
+    (fault,) = [fault for fault in diagnosis.FAULTS if fault.what == "Python on one rank"]
+    world, _ = diagnosis.simulate(diagnosis.BASES[1], fault, 3_000_000, 5, healthy=False)
+    table = diagnosis.record(tmp_path, world).report("account").set_index(["worker", "cause"])["step_ns"]
+    for rank in ("rank0", "rank1", "rank3"):
+        assert table[rank, "exposed communication"] == pytest.approx(100_000, abs=1)
+        assert 2e6 < table[rank, "waiting for a rank"] < 3e6
+    assert ("rank2", "waiting for a rank") not in table.index
+    assert table["rank2", "exposed communication"] == pytest.approx(100_000, abs=1)
+
+
+def closes(prof: session.Profile) -> None:
+    source = prof.source()
+    for activity, every in activities(source):
+        steps = used_steps(source, every)
+        for group_by in ("cause", "line", "place"):
+            table = prof.report("account", group_by=group_by)
+            for device in activity.devices:
+                rows = table[(table["worker"] == activity.name) & (table["device"] == device)]
+                assert int(rows["total_ns"].sum()) == int(steps.length(activity).sum())
+                assert (rows["total_ns"] > 0).all()
+    assert causes(prof) == causes(prof, "line") == causes(prof, "place")
+
+
+@examples(12)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_causes_add_up_to_the_steps(seed: int) -> None:
+    closes(load(random_recording(seed)))
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_they_do_on_real_recordings(name: str, data: Path) -> None:
+    prof = pyprof.load(data / name)
+    assert len(used(prof.source()))
+    closes(prof)
+
+
+def test_without_a_gpu_there_are_no_rows(tmp_path: Path) -> None:
+    prof = pyprof.load(kineto.write(tmp_path / "a.json", [op("aten::mm", 0, 10, [2, 2], [2, 2])]))
+    assert not len(prof.report("account"))
