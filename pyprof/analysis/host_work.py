@@ -19,6 +19,8 @@ from pyprof.model import Bools, Column, Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
+from pyprof.store.files import Store
+from pyprof.store.ids import first_id
 from pyprof.store.kinds import IS_FUNCTION
 from pyprof.store.moments import first_from
 
@@ -250,6 +252,22 @@ class HostWork:
             if number in self._function_times:
                 out[moments] = self._stacks.at(thread[moments], time[moments])
         return out
+
+
+def main_thread(store: Store, worker: int) -> int:
+    """Return the thread whose number is that of the process, as on Linux; else the one with the most executions; -1
+    without any."""
+    rows = store.rows(
+        """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid
+           and exists (select 1 from op where thread = t.id)""",
+        (worker,),
+    )
+    rows = rows or store.rows(
+        """select thread from op where id >= ? and id < ? and thread is not null
+           group by 1 order by count(*) desc, 1 limit 1""",
+        (first_id(worker), first_id(worker + 1)),
+    )
+    return int(rows[0][0]) if rows else -1
 
 
 PLACE = ("operator", "text", "function")

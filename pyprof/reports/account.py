@@ -10,15 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis import idle_gaps
 from pyprof.analysis.collective_groups import MUTUAL, collectives
 from pyprof.analysis.device_steps import Steps, activities
-from pyprof.analysis.idle_gaps import CAUSES
 from pyprof.analysis.partition import Union
 from pyprof.analysis.places import PLACE_COLUMNS
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, RECOMPUTE, Bools, Ints
 from pyprof.reports import Column, Option, View, report
+from pyprof.reports.host_account import CAUSES, host_account
 from pyprof.reports.idle import by_place
 from pyprof.reports.operator_queries import frame
 from pyprof.reports.step_time import WORKER
@@ -32,7 +33,7 @@ _PLACE = tuple(name for name in PLACE_COLUMNS if name not in ("where", "stack"))
 _PS = 1e12
 _COLUMNS = (
     WORKER,
-    Column("device", "Device", "", "Number of the device."),
+    Column("device", "Device", "", "Number of the device; empty without a GPU."),
     Column("cause", "Cause", "", "As described above; idle time has the causes of the report idle.", str),
     Column("operator", "Operator", "", "Of device time its operator, of idle time that of the host.", str),
     Column("module", "Module", "", "Path of its module.", str),
@@ -53,7 +54,6 @@ _COLUMNS = (
     "account",
     "Account of the Step",
     _COLUMNS,
-    needs="a GPU",
     options=(
         Option(
             "group_by",
@@ -77,20 +77,27 @@ def account(source: Source, group_by: str) -> pd.DataFrame:
     unfilled waves and tiles. roofline unknown: the rest of a kernel whose FLOPs, bytes or peak are not known, or
     that computes by Winograd or FFT. Kernels that compute something again are recomputation. waiting for a rank: of
     a collective that was recorded on all ranks, the time until the last one arrived; exposed communication is the
-    rest. Idle time has the causes and places of the report idle. A recording without a GPU has no rows."""
+    rest. Idle time has the causes and places of the report idle. Without a GPU the rows are those of the main
+    thread: phases of its operators, waits for the data loader, collectives that run on the host (communication),
+    garbage collection, saving, and what is outside of operators, by function or line where these were recorded,
+    else by the operator that follows."""
     keys = {"cause": (), "line": ("line",), "place": _PLACE}[group_by]
     peaks = {
         device: max(gpu.peak(name, True) or 0.0 for name in ("bfloat16", "float16"))
         for device, gpu in Run(source).gpus.items()
     }
     rows = []
+    operators = _operators(source)
     for activity, every in activities(source):
         steps = used_steps(source, every)
         length = int(steps.length(activity).sum())
-        for device in activity.devices:
-            table = pd.concat(
-                _parts(source, activity, steps, device, peaks.get(device, 0.0), group_by != "cause")
-            )
+        for device in activity.devices if source.gpu else [None]:
+            if device is None:
+                parts = host_account(source, activity, steps, operators)
+            else:
+                peak = peaks.get(device, 0.0)
+                parts = _parts(source, activity, steps, device, peak, operators, bool(keys))
+            table = pd.concat([pd.DataFrame({"cause": [], "total_ns": []}), *parts])
             table = table.reindex(columns=["cause", *_PLACE, "total_ns"])
             sums = table.groupby(["cause", *keys], dropna=False, sort=False)["total_ns"].sum().reset_index()
             sums = sums[sums["total_ns"] > 0].assign(worker=activity.name, device=device)
@@ -106,7 +113,7 @@ def account(source: Source, group_by: str) -> pd.DataFrame:
 
 
 def _order(cause: str) -> int:
-    causes = (*_OF_KERNELS, *_OTHERS)
+    causes = (*_OF_KERNELS, *_OTHERS, *CAUSES)
     return causes.index(cause) if cause in causes else len(causes)
 
 
@@ -119,16 +126,21 @@ class _Group(NamedTuple):
     end: Ints
 
 
-def _parts(
-    source: Source, activity: Activity, steps: Steps, device: int, peak: float, places: bool
-) -> Iterator[pd.DataFrame]:
-    """Yield the time of causes with the columns of their places."""
-    operators = frame(
+def _operators(source: Source) -> pd.DataFrame:
+    """Return name, module, line and phase of the operators, by their numbers."""
+    table = frame(
         source,
-        """select o.id, case when o.unassociated = 1 then null else o.name end as operator, o.module, k.frames as line
-           from operator o left join stack k on k.id = o.stack""",
+        """select o.id, case when o.unassociated = 1 then null else o.name end as operator, o.module, k.frames as line,
+                  o.phase from operator o left join stack k on k.id = o.stack""",
     ).set_index("id")
-    operators["line"] = operators["line"].astype(object).str.rpartition("\n")[2].replace("", None)
+    line = table["line"].astype(object).str.rpartition("\n")[2]
+    return table.assign(line=line.replace("", None)).astype(object).where(table.notna(), None)
+
+
+def _parts(
+    source: Source, activity: Activity, steps: Steps, device: int, peak: float, operators: pd.DataFrame, places: bool
+) -> Iterator[pd.DataFrame]:  # fmt: skip
+    """Yield the time of causes with the columns of their places."""
     covered = activity.paused
     number = activity.event["operator"]
     for group in _groups(source, activity, device):
@@ -146,7 +158,7 @@ def _parts(
     for low, high in _windows(steps):
         idle = by_place(source, activity, low, high, places)
         idle = idle[idle["device"] == device]
-        yield idle.assign(cause=[IDLE + CAUSES[code] for code in idle["cause"]])
+        yield idle.assign(cause=[IDLE + idle_gaps.CAUSES[code] for code in idle["cause"]])
 
 
 def _groups(source: Source, activity: Activity, device: int) -> Iterator[_Group]:

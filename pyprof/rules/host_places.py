@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.host_work import HostWork
+from pyprof.analysis.host_work import HostWork, main_thread
 from pyprof.analysis.idle_gaps import launch_bound
 from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.places import is_users, place_texts, user_line
@@ -168,7 +168,7 @@ def _late(run: Run, sample: Sample) -> tuple[Ints, Ints, Ints]:
 
 def _without_operators(run: Run, sample: Sample, work: HostWork) -> tuple[Ints, Ints, Ints]:
     """Return the stretches in which the main thread is in no operator; none where no operator was recorded."""
-    thread, paused = main_thread(run, sample.worker), run.source.activity(sample.worker).paused
+    thread, paused = main_thread(run.store, sample.worker), run.source.activity(sample.worker).paused
     if thread < 0:
         none = np.empty(0, np.int64)
         return none, none, none
@@ -216,21 +216,6 @@ def _ranges_within(run: Run, sample: Sample, patterns: tuple[str, ...]) -> Union
     codes = texts_like(run, patterns)
     ranges = ranges_with(run, codes, sample.worker, sample.start, sample.end)
     return Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
-
-
-def main_thread(run: Run, worker: int) -> int:
-    """Return the thread whose number is that of the process, as on Linux; else the one with the most executions."""
-    rows = run.store.rows(
-        """select t.id from thread t join worker w on w.id = t.worker where w.id = ? and t.tid = w.pid
-           and exists (select 1 from op where thread = t.id)""",
-        (worker,),
-    )
-    rows = rows or run.store.rows(
-        """select thread from op where id >= ? and id < ? and thread is not null
-           group by 1 order by count(*) desc, 1 limit 1""",
-        (first_id(worker), first_id(worker + 1)),
-    )
-    return int(rows[0][0]) if rows else -1
 
 
 def texts_like(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.host_work import main_thread
 from pyprof.analysis.partition import Union
 from pyprof.analysis.what_if import Edit
 from pyprof.model import OPTIMIZER
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
-from pyprof.rules.host_places import main_thread, ranges_with, texts_like
+from pyprof.rules.host_places import ranges_with, texts_like
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
@@ -164,7 +165,7 @@ def _line(run: Run) -> str | None:
     for sample in run.samples:
         steps = _intervals(run, sample)
         if len(steps.start):
-            work, thread = run.host_work(sample.worker), np.array([main_thread(run, sample.worker)])
+            work, thread = run.host_work(sample.worker), np.array([main_thread(run.store, sample.worker)])
             place = work.places(thread, steps.start[:1], steps.end[:1])
             frames = work.stack(int(place.stack[0])).frames
             return frames[-1] if frames else None

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
+from pyprof.analysis.host_work import main_thread
 from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.what_if import Edit
 from pyprof.marker import COLLECTION
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
-from pyprof.rules.host_places import collections, main_thread, ranges_with, sums_by_place, texts_like
+from pyprof.rules.host_places import collections, ranges_with, sums_by_place, texts_like
 from pyprof.rules.thresholds import limit
 from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
 from pyprof.units import duration, percent
@@ -130,7 +131,7 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     `idle` is the time in them, without that in others inside them, in which the GPU did nothing.
     """
     row = next(row for row in run.ids if row[0] == sample.worker)
-    thread = main_thread(run, sample.worker)
+    thread = main_thread(run.store, sample.worker)
     columns = run.store.columns(
         f"""select o.operator, o.start_ns, o.end_ns, o.api_ns, o.kernels, o.gpu_ns, p.unassociated
             from op o join operator p on p.id = o.operator

@@ -10,12 +10,12 @@ import pandas as pd
 
 from pyprof.analysis.coverage import impossible, is_missing
 from pyprof.analysis.device_steps import marked_numbers
-from pyprof.analysis.host_work import PLACE, HostWork
+from pyprof.analysis.host_work import PLACE, HostWork, main_thread
 from pyprof.analysis.operator_tree import operator_name
 from pyprof.analysis.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.host_places import main_thread, named
+from pyprof.rules.host_places import named
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -266,7 +266,7 @@ def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int, boo
         """select host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ? and number = ?""",
         (run.source.aggregation.iteration_set, worker, int(run.numbers[0])),
     )
-    thread, times = np.array([main_thread(run, worker)]), []
+    thread, times = np.array([main_thread(run.store, worker)]), []
     for low, high in (long, *usual):
         work = HostWork(run.source.activity(worker), (low, high))
         table = work.times(thread, np.array([low]), np.array([high]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,6 +120,43 @@ def test_they_do_on_real_recordings(name: str, data: Path) -> None:
     closes(prof)
 
 
-def test_without_a_gpu_there_are_no_rows(tmp_path: Path) -> None:
-    prof = pyprof.load(kineto.write(tmp_path / "a.json", [op("aten::mm", 0, 10, [2, 2], [2, 2])]))
-    assert not len(prof.report("account"))
+def test_without_a_gpu_it_is_the_main_thread(tmp_path: Path) -> None:
+    """Steps of 100 us: a wait for the loader of 20 us, 5 us of it in an operator; an operator of 30 us; a function of
+    25 us without one, in the middle of which 10 us of garbage collection; gloo for 8 us of the rest."""
+    events = []
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    for step in range(3):
+        at = 1_000_000 + 100_000 * step
+        events += [
+            kineto.annotation(f"ProfilerStep#{step}", at, at + 100_000),
+            kineto.annotation(loader, at, at + 20_000),
+            op("aten::stack", at + 5_000, at + 10_000, [2, 2]),
+            op("aten::mm", at + 20_000, at + 50_000, [2, 2], [2, 2]),
+            kineto.function("train.py(7): count", at + 50_000, at + 75_000),
+            kineto.annotation("Python GC (train.py:8)", at + 60_000, at + 70_000),
+            kineto.annotation("gloo:all_reduce", at + 80_000, at + 88_000, tid=99),
+        ]  # fmt: skip
+    prof = pyprof.load(kineto.write(tmp_path / "a.json", events))
+    assert {cause: time / 3 for cause, time in causes(prof).items()} == {
+        "data loader": 20_000, "forward": 30_000, "garbage collection": 10_000, "communication": 8_000,
+        "outside of operators": 100_000 - 20_000 - 30_000 - 10_000 - 8_000,
+    }  # fmt: skip
+    table = prof.report("account", group_by="place")
+    rows = {
+        (row.cause, row.host if pd.isna(row.operator) else row.operator): row.step_ns
+        for row in table.itertuples()
+    }
+    assert rows["data loader", f"{loader}/stack"] == 5_000
+    assert rows["forward", "mm"] == 30_000
+    assert rows["outside of operators", "train.py(7): count"] == 15_000
+    assert rows["garbage collection", "Python GC (train.py:8)"] == 10_000
+    assert int(table["total_ns"].sum()) == 300_000
+
+
+def test_it_closes_on_ranks_without_a_gpu(root: Path) -> None:
+    prof = pyprof.load(root / "examples" / "data" / "before")
+    source = prof.source()
+    table = prof.report("account", group_by="line").groupby("worker")["total_ns"].sum()
+    assert len(table) > 1
+    for activity, every in activities(source):
+        assert table[activity.name] == used_steps(source, every).length(activity).sum()
