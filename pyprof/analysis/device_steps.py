@@ -9,6 +9,7 @@ import numpy as np
 
 from pyprof.analysis.dataframes import steps_of
 from pyprof.analysis.source import Source
+from pyprof.analysis.steady_state import used
 from pyprof.analysis.timeline import Activity
 from pyprof.model import Bools, Ints
 from pyprof.store.ids import worker_of
@@ -32,6 +33,15 @@ class Steps(NamedTuple):
         """The time from the start of the first step to the end of the last one."""
         return int(self.start[0]), int(self.end[-1])
 
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """Starts and ends of the stretches of steps that follow each other."""
+        if not len(self.start):
+            return []
+        apart = np.flatnonzero(self.start[1:] > self.end[:-1])
+        first, last = np.r_[0, apart + 1], np.r_[apart, len(self.end) - 1]
+        return list(zip(self.start[first].tolist(), self.end[last].tolist()))
+
     def length(self, activity: Activity) -> Ints:
         """Return the length of each step of a worker, without pauses in which the recording was read."""
         out: Ints = self.end - self.start - activity.paused.within(self.start, self.end)
@@ -47,6 +57,14 @@ def activities(source: Source) -> list[tuple[Activity, Steps]]:
         (aggregation.iteration_set, aggregation.first, aggregation.last, source.worker, source.worker),
     )
     return [(source.activity(worker), device_steps(source, worker)) for (worker,) in workers]
+
+
+def used_steps(source: Source, steps: Steps) -> Steps:
+    """Return those of the steps of a worker that means are taken of."""
+    mask = np.isin(np.arange(len(steps.start)) + source.aggregation.first, used(source))
+    return Steps(
+        steps.number[mask], steps.start[mask], steps.end[mask], steps.partial[mask], steps.known
+    )  # fmt: skip
 
 
 def device_steps(source: Source, worker: int) -> Steps:

@@ -12,19 +12,19 @@ import pandas as pd
 
 from pyprof.analysis import idle_gaps
 from pyprof.analysis.collective_groups import MUTUAL, collectives
-from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.device_steps import Steps, activities, used_steps
 from pyprof.analysis.partition import Union
 from pyprof.analysis.places import PLACE_COLUMNS
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, RECOMPUTE, Bools, Ints
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.host_account import CAUSES, host_account
-from pyprof.reports.idle import by_place
+from pyprof.reports.host_account import CAUSES, LOADING, host_account
+from pyprof.reports.idle import IDLE, by_place
 from pyprof.reports.operator_queries import frame
 from pyprof.reports.step_time import WORKER
-from pyprof.reports.waterfall import IDLE, used_steps
 from pyprof.rules.context import Run
+from pyprof.rules.host_places import named
 
 USEFUL, RECOMPUTED, WAITING = "useful", "recomputation", "waiting for a rank"
 _OF_KERNELS = (USEFUL, "precision", "memory-bound", "below the roofline", "roofline unknown", RECOMPUTED)
@@ -117,6 +117,30 @@ def _order(cause: str) -> int:
     return causes.index(cause) if cause in causes else len(causes)
 
 
+def waits(source: Source, activity: Activity, steps: Steps, device: int | None) -> pd.Series[int]:
+    """Return the time of waits and of what is outside of operators in steps, in ns by the text of cause and place."""
+    if device is None:
+        parts = list(host_account(source, activity, steps, _operators(source)))
+        parts = [part[part["operator"].isna() | (part["cause"] == LOADING)] for part in parts]
+    else:
+        parts = list(_idle(source, activity, steps, device, places=True))
+    table = pd.concat([pd.DataFrame({"cause": [], "total_ns": []}), *parts]).reindex(
+        columns=["cause", *_PLACE, "total_ns"]
+    )
+    rows = table.astype(object).where(table.notna(), None)
+    names = [f"{cause}{_where(*place)}" for cause, *place in rows[["cause", *_PLACE]].itertuples(index=False)]
+    return rows["total_ns"].astype(np.int64).groupby(pd.Index(names)).sum()
+
+
+def _where(
+    call: str | None, host: str | None, operator: str | None, module: str | None, line: str | None
+) -> str:
+    """Return a place after its cause."""
+    what = call or host or operator
+    text = named(what, None, line, True).removeprefix("in ") if what else line or ""
+    return f", {text}" if text else ""
+
+
 class _Group(NamedTuple):
     """Device events of one kind; `until`: up to when their time counts, without it to their ends."""
 
@@ -155,7 +179,14 @@ def _parts(
         for cause, amount in amounts.items():
             sums = pd.Series(amount).groupby(own).sum()
             yield operators.reindex(sums.index).assign(cause=cause, total_ns=sums)
-    for low, high in _windows(steps):
+    yield from _idle(source, activity, steps, device, places)
+
+
+def _idle(
+    source: Source, activity: Activity, steps: Steps, device: int, places: bool
+) -> Iterator[pd.DataFrame]:
+    """Yield the idle time of a device by cause and place."""
+    for low, high in steps.windows:
         idle = by_place(source, activity, low, high, places)
         idle = idle[idle["device"] == device]
         yield idle.assign(cause=[IDLE + idle_gaps.CAUSES[code] for code in idle["cause"]])
@@ -217,12 +248,3 @@ def _divided(activity: Activity, events: Ints, length: Ints, peak: float) -> dic
         "roofline unknown": np.where(known | again, 0, length - parts[USEFUL]),
         RECOMPUTED: np.where(again, length, 0),
     }
-
-
-def _windows(steps: Steps) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of steps that follow each other."""
-    if len(steps.start):
-        apart = np.flatnonzero(steps.start[1:] > steps.end[:-1])
-        yield from zip(
-            steps.start[np.r_[0, apart + 1]].tolist(), steps.end[np.r_[apart, len(steps.end) - 1]].tolist()
-        )

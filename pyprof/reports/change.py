@@ -16,19 +16,18 @@ import pandas as pd
 
 from pyprof.analysis.places import user_line
 from pyprof.analysis.source import Source
-from pyprof.reports import find
 from pyprof.reports.headline import first_sentence
-from pyprof.reports.waterfall import IDLE
+from pyprof.reports.host_account import LOADING, OUTSIDE
+from pyprof.reports.idle import IDLE
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
-from pyprof.rules.host_places import sums_by_place
 from pyprof.units import duration, percent
 
 _LEAST = 0.1  # of the step's change
 _MOST = 3  # parts, and findings
 _WORK = ("kernel", "operators")
-_ON_HOST = ("launch-bound", "other")  # waits for what a thread does outside of operators
-_NAMES = {"kernel": "kernels", "other": "outside of operators"}
+_OTHER = "other"  # part of steps on a CPU: what is in no operator
+_NAMES = {"kernel": "kernels", _OTHER: "outside of operators"}
 
 
 class _Side(NamedTuple):
@@ -63,7 +62,9 @@ def describe_change(base: Source, other: Source, table: pd.DataFrame) -> list[st
     large = [(name, delta) for name, delta in parts.items() if abs(delta) >= _LEAST * abs(change)]
     same = [(name, delta) for name, delta in large if delta * change > 0]
     against = [(name, delta) for name, delta in large if delta * change < 0]
-    causes = "; ".join(_part(sides, name, delta) for name, delta in same[:_MOST])
+    waits = table[table["section"] == "place"]
+    places = pd.Series(waits["delta_time_ns"].astype(float).to_numpy(), waits["name"].astype(str))
+    causes = "; ".join(_part(sides, places, name, delta) for name, delta in same[:_MOST])
     offset = ", ".join(f"{_named(name)} {_signed(delta)}" for name, delta in against[:_MOST])
     text = (
         f"A step takes {duration(abs(change))} ({percent(abs(change) / before)}) "
@@ -73,8 +74,8 @@ def describe_change(base: Source, other: Source, table: pd.DataFrame) -> list[st
     return [f"{text}{f'; against that, {offset}' if offset else ''}.", *_findings(sides, change)]
 
 
-def _part(sides: list[_Side], name: str, delta: float) -> str:
-    place = _place(sides, name, delta)
+def _part(sides: list[_Side], places: pd.Series[float], name: str, delta: float) -> str:
+    place = _place(sides, places, name, delta)
     return f"{_named(name)} {_signed(delta)}{f', above all {place}' if place else ''}"
 
 
@@ -86,29 +87,23 @@ def _signed(delta: float) -> str:
     return f"{'+' if delta > 0 else '-'}{duration(abs(delta))}"
 
 
-def _place(sides: list[_Side], name: str, delta: float) -> str:
-    """Return where most of the change of a part is, as `model.py:41 (conv2d) +2.00 ms`; empty if it is not known."""
-    cause = name.removeprefix(IDLE)
-    for tables in _places(sides, name, cause):
-        base, other = tables
-        changes = other.sub(base, fill_value=0) * (1 if delta > 0 else -1)
-        if len(changes) and changes.max() >= abs(delta) / 4:
-            place, change = str(changes.idxmax()), float(changes.max())
-            if change < abs(delta) * 0.9:
-                return f"{place} {_signed(change if delta > 0 else -change)}"
-            return place
-    return ""
-
-
-def _places(sides: list[_Side], name: str, cause: str) -> Iterator[list[pd.Series[float]]]:
-    """Yield times per step by place of both runs, the best first."""
+def _place(sides: list[_Side], places: pd.Series[float], name: str, delta: float) -> str:
+    """Return where most of the change of a part is, as `conv2d at model.py:41 +2.00 ms`; empty if it is not known.
+    `places`: the changes of waits by cause and place."""
     if name in _WORK:
-        yield [_operators(side) for side in sides]
-        return
-    if cause in _ON_HOST:
-        yield [_host(side) for side in sides]
-    if name.startswith(IDLE):
-        yield [_idle(side, cause) for side in sides]
+        base, other = (_operators(side) for side in sides)
+        changes = other.sub(base, fill_value=0)
+    elif name == _OTHER:
+        changes = places[~places.index.str.startswith((IDLE, LOADING))]
+        changes.index = changes.index.str.removeprefix(f"{OUTSIDE}, ")
+    else:
+        changes = places[places.index.str.startswith(f"{name}, ")]
+        changes.index = changes.index.str.removeprefix(f"{name}, ")
+    changes = changes * (1 if delta > 0 else -1)
+    if not len(changes) or changes.max() < abs(delta) / 4:
+        return ""
+    place, change = str(changes.idxmax()), float(changes.max())
+    return place if change >= 0.9 * abs(delta) else f"{place} {_signed(change if delta > 0 else -change)}"
 
 
 def _operators(side: _Side) -> pd.Series[float]:
@@ -117,28 +112,6 @@ def _operators(side: _Side) -> pd.Series[float]:
     lines = table["frames"].map(user_line)
     keys = [f"{kind} at {line}" if line else kind for kind, line in zip(table["type"], lines)]
     return table["gpu_ns"].astype(float).groupby(pd.Index(keys)).sum() / side.steps
-
-
-def _host(side: _Side) -> pd.Series[float]:
-    """Return the time outside of operators by place, with the ranks that spend it."""
-    table = sums_by_place(side.run, collects=False)
-    return table.set_index("place")["time"].astype(float).groupby(level=0).sum() / side.steps
-
-
-def _idle(side: _Side, cause: str) -> pd.Series[float]:
-    """Return the idle time of a cause by what the host did meanwhile; of several workers, by worker."""
-    table = find("idle").table(side.source)
-    table = table[table["cause"] == cause]
-    places = table["call"].fillna(table["host"]).fillna(table["operator"])
-    where = [
-        " at ".join(str(text) for text in (place, line) if not pd.isna(text))
-        for place, line in zip(places, table["line"])
-    ]
-    if side.run.workers > 1:
-        where = [f"{text} on {worker}" for text, worker in zip(where, table["worker"])]
-    window = side.source.aggregation
-    every = side.run.workers * (window.last - window.first + 1)
-    return table["total_ns"].astype(float).groupby(pd.Index(where)).sum().drop("", errors="ignore") / every
 
 
 def _findings(sides: list[_Side], change: float) -> Iterator[str]:

@@ -21,6 +21,7 @@ from pyprof.model import Ints, Stack
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 
+IDLE = "idle: "  # before a cause, in the name of a part of a step
 ADVICE = {
     "queued": "The work was launched in time: the GPU needs a few microseconds between kernels. Fewer, larger kernels "
     "help: fuse with torch.compile, or replay a CUDA graph.",

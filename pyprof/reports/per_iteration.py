@@ -19,7 +19,8 @@ from pyprof.analysis.steady_state import used
 from pyprof.analysis.timeline import Activity
 from pyprof.model import Ints
 from pyprof.reports import complete, diff
-from pyprof.reports.waterfall import IDLE, divide
+from pyprof.reports.idle import IDLE
+from pyprof.reports.waterfall import divide
 
 STEP, BUSY, ALL_IDLE, MEMORY = "step_time", "busy", "idle", "memory"
 Floats = NDArray[np.float64]

@@ -5,10 +5,11 @@ Times are means over the steady steps, as in the overview, and over devices (wit
 without steady steps has means over all that were recorded completely, or over all. The parts add up to the step: time
 in which a kernel ran; a copy and no kernel; a set and neither; communication (a collective or a copy between devices)
 and nothing else; and idle time by its cause, as in the report idle. Without a GPU: waits for the data loader,
-operators, other. The sections operator and kernel divide the part kernel: where kernels overlap, the time counts for
-the first to begin. The section host is the operators' own time on the CPU, summed over threads; launch is the time in
-API calls by kind; memory is the peak of the bytes in use on a device. A delta is within the noise if it is at most
-two standard errors, from the spread over the steps of both runs.
+operators, other. The section place divides waits, and without a GPU what is outside of operators, by what the host
+did, on which rank; places with less than 1 % of a step are left out. The sections operator and kernel divide the part
+kernel: where kernels overlap, the time counts for the first to begin. The section host is the operators' own time on
+the CPU, summed over threads; launch is the time in API calls by kind; memory is the peak of the bytes in use on a
+device. A delta is within the noise if it is at most two standard errors, from the spread over the steps of both runs.
 """
 
 from __future__ import annotations
@@ -19,24 +20,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import Steps, activities
+from pyprof.analysis.device_steps import Steps, activities, used_steps
 from pyprof.analysis.idle_gaps import gaps
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import API_KINDS, Source
-from pyprof.analysis.steady_state import used
 from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
 from pyprof.reports import Column, complete
+from pyprof.reports.account import waits
+from pyprof.reports.idle import IDLE
 from pyprof.reports.operator_queries import direction, frame
 from pyprof.store.blocks import OPS
 
-SECTIONS = ("step", "part", "operator", "kernel", "host", "launch", "memory")
+SECTIONS = ("step", "part", "place", "operator", "kernel", "host", "launch", "memory")
 _SIDES = ("base", "other")
 _KEYS = ("section", "name", "direction")
 _SUMS = ("time", "square", "count", "bytes")
 _VALUES = tuple(f"{side}_{key}" for side in _SIDES for key in ("time", "count", "bytes"))
 _PER_STEP = "per step"
-IDLE = "idle: "  # before the cause, in the name of a part
+_LEAST = 0.01  # of a step, in either run: places with less are left out
 
 
 def _pair(key: str, heading: str, unit: str, text: str) -> tuple[Column, ...]:
@@ -101,7 +103,10 @@ def compare(base: Source, other: Source) -> pd.DataFrame:
     table["noise"] = (
         (table["delta_time"].abs() <= 2 * table["error"]).astype(object).where(table["error"].notna())
     )
+    steps = table.loc[table["section"] == "step", ["base_time", "other_time"]].max()
+    small = (table[["base_time", "other_time"]].fillna(0) < _LEAST * steps).all(axis=1)
     table = table[(table[list(_VALUES)].fillna(0) != 0).any(axis=1) | (section == 0)]
+    table = table[~small.loc[table.index] | (table["section"] != "place")]
     section = section.loc[table.index]
     order = np.lexsort((table["name"], -table["delta_time"].abs().fillna(0), section))
     table = table.iloc[order].reset_index(drop=True)
@@ -137,6 +142,7 @@ def _run(source: Source) -> _Run:
         for device in devices:
             samples += len(steps.start)
             rows += _parts(source, activity, steps, device)
+            rows.append(_places(source, activity, steps, device, len(workers) > 1))
     rows += [_host(source, samples), _memory(source)]
     table = pd.concat([row.astype(object) for row in rows], ignore_index=True)
     table = table.astype(dict.fromkeys(_SUMS, float))
@@ -144,14 +150,6 @@ def _run(source: Source) -> _Run:
     for key in ("time", "count"):  # API calls are the thread's, whatever the number of its devices
         table[key] = table[key] * times
     return _Run(table.fillna({"direction": ""}), max(samples, 1))
-
-
-def used_steps(source: Source, steps: Steps) -> Steps:
-    """Return the steps of a worker that means are taken of."""
-    mask = np.isin(np.arange(len(steps.start)) + source.aggregation.first, used(source))
-    return Steps(
-        steps.number[mask], steps.start[mask], steps.end[mask], steps.partial[mask], steps.known
-    )  # fmt: skip
 
 
 def _parts(source: Source, activity: Activity, steps: Steps, device: int | None) -> Iterator[pd.DataFrame]:
@@ -169,6 +167,16 @@ def _parts(source: Source, activity: Activity, steps: Steps, device: int | None)
         count = counts.get(name, _inside(union.start, steps).sum())
         yield _row("part", name, part, int(count), copied if name == "memory copies" else None)
     yield from _kernels(source, activity, steps, on & activity.kernel & ~activity.communication)
+
+
+def _places(
+    source: Source, activity: Activity, steps: Steps, device: int | None, ranks: bool
+) -> pd.DataFrame:
+    """Return the time of waits and of what is outside of operators, by cause and place; of several `ranks` by rank."""
+    sums = waits(source, activity, steps, device)
+    name = sums.index + (f" on {activity.name}" if ranks else "")
+    return pd.DataFrame({"section": "place", "name": name, "direction": "", "time": sums.to_numpy(), "square": None,
+                         "count": None, "bytes": None})  # fmt: skip
 
 
 def divide(activity: Activity, steps: Steps, device: int | None) -> dict[str, tuple[Union, Ints]]:

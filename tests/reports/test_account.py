@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import pyprof
 from benchmarks import diagnosis
 from pyprof import session
-from pyprof.analysis.device_steps import activities
+from pyprof.analysis.device_steps import activities, used_steps
 from pyprof.analysis.steady_state import used
-from pyprof.reports.waterfall import used_steps
 from tests import kineto
 from tests.build import examples
 from tests.reports.test_oracle import load, random_recording

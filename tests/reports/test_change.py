@@ -59,7 +59,7 @@ def test_the_rank_is_named(tmp_path: Path) -> None:
     (fault,) = [fault for fault in FAULTS if fault.what == "Python on one rank"]
     slow, fast, _ = pair(tmp_path, fault, 3_000 * US)
     text = sentences(fast, slow)[0]
-    assert "encode (text.py:33), on rank2" in text
+    assert "encode (text.py:33) on rank2" in text
 
 
 def test_work_is_told_by_operator_and_line_and_against_what_it_grew(tmp_path: Path) -> None:
