@@ -65,6 +65,7 @@ LIBRARIES = {
 JUDGED = {
     ("dlrm_v100_8ranks", "R21"): "Adagrad launches 64 kernels, 1.4 ms of the CPU for 0.2 of the GPU",
     ("mi300_resnet_act_checkpoint", "R17"): "batched_transpose around convolutions: 1.3 of 22 ms of kernels a step",
+    ("mi300_resnet_act_checkpoint", "R53"): "torch.utils.checkpoint: blocks of the forward run again in the backward",
     **{
         (f"resnet50_v100_{which}", rule): why
         for which in ("6steps", "num_workers_4")

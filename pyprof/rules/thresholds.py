@@ -105,6 +105,11 @@ LIMITS = {
     "R49.share": Limit(0.03, "", "share of such waits, of one place"),
     "R49.unknown": Limit(0.10, "", "the same share, where no Python function is recorded"),
     "R50.share": Limit(0.10, "", "share of operators in float64"),
+    "R51.rows": Limit(0.10, "", "share of an embedding's rows that a step looks up, at most"),
+    "R51.share": Limit(0.02, "", "share of the gradient's other rows, and of the optimizer for them"),
+    "R52.share": Limit(0.03, "", "share of computations forward that no backward follows"),
+    "R53.share": Limit(0.03, "", "share of what is computed again"),
+    "R54.share": Limit(0.05, "", "share of operators that copy tensors"),
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ _EVENT = (
     "bytes basis copied_bytes copy_from copy_to graph"
 )
 _COLLECTIVE = "event name sent_bytes received_bytes dtype process_group size seq"
-_TEXTS = "op_id name type mod params dtype shapes frames text process_group"  # of the tables that hold texts
+_TEXTS = "op_id name type mod module params dtype shapes frames text process_group"  # of the tables that hold texts
 
 
 class Small:
@@ -72,12 +72,12 @@ class Small:
     def op(
         self, type_: str, start: int, end: int, *, name: str | None = None, mod: str = "torch", direction: int = 0,
         phase: int = 0, params: str | None = None, dtype: str | None = None, eligible: bool = False, line: int = 1,
-        shapes: str | None = None,
+        shapes: str | None = None, module: str | None = None, forward: int | None = None,
     ) -> int:  # fmt: skip
-        """An execution; its number."""
-        key = (name or type_, type_, mod, direction, phase, params, dtype, eligible, line, shapes)
+        """An execution; its number. `forward`: that of the execution whose backward it is."""
+        key = (name or type_, type_, mod, direction, phase, params, dtype, eligible, line, shapes, module)
         operator = self._operators.setdefault(key, len(self._operators))
-        self._ops.append({"operator": operator, "start_ns": start, "end_ns": end})
+        self._ops.append({"operator": operator, "start_ns": start, "end_ns": end, "of": forward})
         return len(self._ops) - 1
 
     def kernel(
@@ -201,7 +201,10 @@ class Small:
                 "tc_ns": sum(e["duration_ns"] for e in run if e["tc"] == 1),
                 "tc_kernels": sum(e["tc"] == 1 for e in run),
             }  # fmt: skip
-        ops = [{**op, "id": op_ids[i]} for i, op in enumerate(self._ops)]
+        ops = [
+            {**op, "id": op_ids[i], "forward": None if op["of"] is None else op_ids[op["of"]]}
+            for i, op in enumerate(self._ops)
+        ]
         yield (
             "op",
             made(
@@ -299,12 +302,12 @@ class Small:
         return kernels.copy_kind(name) if name.startswith("mem") else kernels.kind(name)
 
     def _operator(self, key: tuple[Any, ...], number: int) -> dict[str, Any]:
-        name, type_, mod, direction, phase, params, dtype, eligible, line, shapes = key
+        name, type_, mod, direction, phase, params, dtype, eligible, line, shapes, module = key
         stack = self._stacks.setdefault(f"train.py:{line}", len(self._stacks))
         return {
             "id": number, "op_id": f"{type_.upper()}_{number}", "name": name, "type": type_, "mod": mod,
             "direction": direction, "phase": phase, "stack": stack, "params": params, "dtype": dtype,
-            "shapes": shapes, "eligible": int(eligible), "unassociated": int(type_ == "unassociated"),
+            "shapes": shapes, "module": module, "eligible": int(eligible), "unassociated": int(type_ == "unassociated"),
         }  # fmt: skip
 
 

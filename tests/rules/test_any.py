@@ -123,7 +123,16 @@ def checked(source: Source) -> list[Outcome]:
             assert 0 <= each.finding.saving <= wall, each
     ranks = [0 if each.finding else 1 if each.needs else 2 for each in found]
     assert ranks == sorted(ranks)
-    bounds = {"R16", "R26", "R27", "R36", "R44"}  # of peaks, or of work that may be needed
+    bounds = {
+        "R16",
+        "R26",
+        "R27",
+        "R36",
+        "R44",
+        "R46",
+        "R50",
+        "R54",
+    }  # of peaks, or of work that may be needed
     savings = [
         (each.finding.saving is None, each.rule.id in bounds, -(each.finding.saving or 0))
         for each in found

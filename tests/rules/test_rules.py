@@ -625,6 +625,19 @@ CASES = {
     "R46": Case(
         lambda: on_cpu(40, 15_000), 10 * 39 * 15_000, lambda: on_cpu(20, 15_000), None, lambda: on_cpu(3, 200_000),
     ),
+    # 1,280 of 200,000 rows: 99.36 % of a backward of 500 us, and of the 200 of the optimizer.
+    "R51": Case(
+        lambda: looked_up(20), 10 * 695_520, lambda: looked_up(320), untimed, lambda: looked_up(20, sparse=True),
+    ),
+    "R52": Case(lambda: trained(100_000), 10 * 100_000, lambda: trained(29_000), untimed, lambda: trained(0)),
+    "R53": Case(
+        lambda: trained(100_000, phase=2), 10 * 100_000, lambda: trained(29_000, phase=2), untimed,
+        lambda: trained(0, phase=2),
+    ),
+    "R54": Case(
+        lambda: beside("clone", 100_000), 10 * 100_000, lambda: beside("clone", 49_000), untimed,
+        lambda: beside("view", 100_000),
+    ),
     # 800 us more in one of ten steps are 80 us a step, of the nine others.
     "R49": Case(
         lambda: working(400_000), 10 * 400_000, lambda: working(199_000),
@@ -643,6 +656,43 @@ CASES = {
         lambda: uneven(*[40_000_000] * 4, shapes=None), lambda: uneven(),
     ),
 }  # fmt: skip
+
+
+def looked_up(each: int, sparse: bool = False) -> Small:
+    """A batch of 64 looks up rows of a table of 200,000."""
+    made = Small(gpu=None)
+    for t in made.each():
+        about = {"shapes": f"(64, {each}); (200000, 64)", "params": f"None,False,{sparse}", "module": "e"}
+        forward = made.op("embedding", t, t + 10_000, **about)  # type: ignore[arg-type]
+        made.op("embedding", t + 20_000, t + 520_000, direction=1, phase=1, forward=forward, **about)  # type: ignore[arg-type]
+        made.cpu(
+            "aten::add_",
+            t + 600_000,
+            200_000,
+            made.op("sgd.step", t + 600_000, t + 800_000, phase=3, direction=2),
+        )
+    return made
+
+
+def trained(more: int, phase: int = 0) -> Small:
+    """A layer that runs forward and backward, and as long as `more` again: forward too, or in another phase."""
+    made, about = Small(gpu=None), {"shapes": "(8, 4); (4, 4)", "module": "layer"}
+    for t in made.each():
+        forward = made.op("linear", t, t + 100_000, **about)  # type: ignore[arg-type]
+        if more:
+            made.op("linear", t + 200_000, t + 200_000 + more, phase=phase, **about)  # type: ignore[arg-type]
+        back = made.op("linear", t + 500_000, t + 700_000, direction=1, phase=1, forward=forward, **about)  # type: ignore[arg-type]
+        made.cpu("aten::mm", t + 500_000, 200_000, back)
+    return made
+
+
+def beside(type_: str, time: int) -> Small:
+    """An operator beside a layer."""
+    made = Small(gpu=None)
+    for t in made.each():
+        made.cpu("aten::mm", t, 400_000, made.op("linear", t, t + 400_000))
+        made.op(type_, t + 500_000, t + 500_000 + time)
+    return made
 
 
 def doubles(time: int, dtype: str = "float64") -> Small:
@@ -1020,6 +1070,10 @@ def test_rules_about_gpus_say_that_a_recording_has_none():
         "R48",
         "R49",
         "R50",
+        "R51",
+        "R52",
+        "R53",
+        "R54",
     }
 
 

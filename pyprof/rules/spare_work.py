@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about work that a program could do without: dense gradients of tables, forward passes without a backward,
+recomputation, and copies of tensors."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from pyprof.model import BPROP, FORWARD, FPROP, OPTIMIZER, RECOMPUTE
+from pyprof.rules import Finding, Rows, rule
+from pyprof.rules.context import Run
+from pyprof.rules.premises import STEPS
+from pyprof.rules.thresholds import limit
+from pyprof.units import percent
+
+_SHAPE = re.compile(r"\(([\d, ]*)\)")
+_PLACE = ["type", "module", "shapes"]
+_SPARSE = re.compile(r",True$")  # the last argument of an embedding
+
+
+def _time(run: Run, total: float) -> int:
+    """Return the time of one device, or of one worker without a GPU."""
+    return int(total) // run.workers if run.on_cpu else run.per_device(total)
+
+
+def _column(run: Run) -> str:
+    """Return the column with the time of operators: on a CPU all of their own, which has the memory that they free."""
+    return "cpu_ns" if run.on_cpu else "gpu_ns"
+
+
+@rule("R51", "dense_gradient", STEPS, rows=Rows("detail", "Embeddings", ("type:embedding",)))
+def dense_gradient(run: Run) -> Finding | None:
+    """A step looks up few rows of a large embedding, whose gradient has all rows: it is filled with zeros, added up and
+    applied by the optimizer although most rows did not change. The saving is the time of the embedding's backward for
+    the rows that were not looked up, and their part of the optimizer, by the sizes of the modules' weights.
+
+    Fires: 1,280 rows of a table of 200,000 in each step, sparse=False.
+    Silent: sparse=True; a table of 1,000 rows; most rows looked up in each step.
+    """
+    ops = run.ops.assign(time=run.ops[_column(run)])
+    backward = ops[(ops["type"] == "embedding") & (ops["direction"] == BPROP) & ops["shapes"].notna()]
+    columns = [backward[name].tolist() for name in ("shapes", "params")]
+    pairs = [tuple(map(_sizes, str(shapes).split("; ")[:2])) for shapes in columns[0]]
+    dense = np.array([not _SPARSE.search(str(params)) for params in columns[1]], bool)
+    backward = backward.assign(
+        size=[int(np.prod(pair[-1])) if len(pair[-1]) == 2 else 0 for pair in pairs],
+        looked_up=[np.prod(pair[0]) / pair[-1][0] if len(pair[-1]) == 2 else 1.0 for pair in pairs],
+    )
+    table = backward[dense & (backward["looked_up"] <= limit("R51.rows"))]
+    if not len(table):
+        return None
+    unused = 1 - table["looked_up"]
+    optimizer = ops[(ops["phase"] == OPTIMIZER) | (ops["type"] == "accumulate_grad")]["time"].sum()
+    of_optimizer = (unused * table["size"]).sum() / max(_weights(run), int(table["size"].sum()))
+    time = _time(run, (unused * table["time"]).sum() + of_optimizer * optimizer)
+    if run.share(time) <= limit("R51.share"):
+        return None
+    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
+    line = f" ({first['source']})" if first["source"] else ""
+    return run.finding(
+        f"The gradient of the embedding {first['module'] or first['name']}{line} has all of its rows, of which a step "
+        f"looks up at most {percent(first['looked_up'])}: with the optimizer's part that takes {run.time(time)}, "
+        f"{percent(run.share(time))} of the time.",
+        "nn.Embedding(..., sparse=True) with an optimizer that takes sparse gradients (SGD, SparseAdam, Adagrad): only "
+        "rows that were looked up have a gradient.",
+        time,
+        run.top(table, "time", operator="name", source="source", shapes="shapes", time_ns="time"),
+        "The backward of the embedding and the optimizer take a fraction of the time.",
+    )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    match = _SHAPE.fullmatch(text)
+    return tuple(int(number) for number in match[1].split(",") if number.strip()) if match else ()
+
+
+def _weights(run: Run) -> int:
+    """Return the number of elements of the weights of the modules in the recording: of each its largest tensor but the
+    input."""
+    own = run.operators
+    own = own[own["module"].notna() & own["shapes"].notna() & (own["direction"] == FPROP)]
+    sizes = [
+        max((int(np.prod(_sizes(text))) for text in shapes.split("; ")[1:]), default=0)
+        for shapes in own["shapes"]
+    ]
+    return int(pd.Series(sizes, dtype=np.int64).groupby(own["module"].to_numpy()).max().sum())
+
+
+@rule("R52", "unused_forward", STEPS, rows=Rows("detail", "Operators"))
+def unused_forward(run: Run) -> Finding | None:
+    """Modules run forward more often than backward in each step, with inputs of the same shapes: a second forward pass,
+    such as one for a metric. The saving is the time of the executions without a backward. Modules whose forward pass is
+    computed again for the backward, and those that never run backward, do not count.
+
+    Fires: model(x) for the loss, and once more for the accuracy.
+    Silent: one forward pass; an evaluation after the steps, or of another batch size; a frozen module.
+    """
+    executed = _executions(run)
+    if not len(executed):
+        return None
+    about = run.operators.loc[executed["operator"], _PLACE].fillna("").reset_index(drop=True)
+    executed = pd.concat([executed.reset_index(drop=True), about], axis=1)
+    unused = ~executed["used"]
+    rows = executed.groupby(_PLACE)["used"].agg(["sum", "size"])
+    rows = rows[(rows["sum"] > 0) & (rows["size"] - rows["sum"] >= run.steps * run.workers)]
+    own = executed[unused].join(rows[[]], on=_PLACE, how="inner")
+    table = run.operators.join(own.groupby("operator")["time"].sum(), how="inner")
+    time = _time(run, table["time"].sum())
+    if run.share(time) <= limit("R52.share"):
+        return None
+    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
+    line = f" ({first['source']})" if first["source"] else ""
+    return run.finding(
+        f"Forward computations that no backward follows take {run.time(time)}, {percent(run.share(time))} of the time: "
+        f"modules run forward more often than backward, above all {first['name']}{line}.",
+        "Use the output of the forward pass that the loss has, detached, in place of a second one. What has to run "
+        "again (another input of the same shape) belongs under torch.no_grad(), every N steps.",
+        time,
+        run.top(table, "time", operator="name", source="source", shapes="shapes", time_ns="time"),
+        "Each operator has as many executions forward as backward.",
+    )
+
+
+def _executions(run: Run) -> pd.DataFrame:
+    """Return the executions forward of operators in modules, with whether a backward used each."""
+    about = run.operators
+    again = set(about.loc[about["phase"] == RECOMPUTE, "module"].dropna())
+    own = about[
+        (about["direction"] == FPROP) & (about["phase"] == FORWARD) & (about["unassociated"] == 0)
+        & about["module"].notna() & ~about["module"].isin(again)
+    ]  # fmt: skip
+    parts = []
+    for *_, first, last in run.ids:
+        columns = run.store.table("op", ("id", "operator", "forward", _column(run)), int(first), int(last))
+        forward = columns["forward"]
+        used = np.unique(forward.values[forward.mask()])
+        part = pd.DataFrame({"id": columns["id"].values, "operator": columns["operator"].values})
+        part["time"] = columns[_column(run)].values
+        part = part[part["operator"].isin(own.index)]
+        parts.append(part.assign(used=np.isin(part["id"], used)))
+    return pd.concat(parts) if parts else pd.DataFrame()
+
+
+@rule("R53", "recomputation", STEPS, rows=Rows("detail", "Operators"))
+def recomputation(run: Run) -> Finding | None:
+    """Activation checkpointing computes parts of the forward pass again in the backward. The saving is the time of what
+    is computed again; it costs memory.
+
+    Fires: torch.utils.checkpoint around each block, in 10 % of the time.
+    Silent: without it; around one block of many.
+    """
+    ops = run.ops.assign(time=run.ops[_column(run)])
+    table = ops[ops["phase"] == RECOMPUTE]
+    time = _time(run, table["time"].sum())
+    if run.share(time) <= limit("R53.share"):
+        return None
+    modules = table["module"].fillna(table["name"]).nunique()
+    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
+    line = f" ({first['source']})" if first["source"] else ""
+    return run.finding(
+        f"Activation checkpointing computes for {run.time(time)}, {percent(run.share(time))} of the time, again in the "
+        f"backward: {modules} module{'s' if modules > 1 else ''}, above all {first['module'] or first['name']}{line}.",
+        "Checkpoint fewer modules, as memory allows: those with large activations and little computation first, or "
+        "only some operators (torch.utils.checkpoint.create_selective_checkpoint_contexts).",
+        time,
+        run.top(table, "time", operator="name", source="source", calls="calls", time_ns="time"),
+        "The report account has less recomputation; the report memory says what it costs.",
+    )
+
+
+_COPIES = "clone|contiguous|copy|reshape|flatten"
+
+
+@rule("R54", "tensor_copies", STEPS, rows=Rows("detail", "Operators that copy", ("type:clone",)))
+def tensor_copies(run: Run) -> Finding | None:
+    """Operators of the program copy tensors within one device: clone, contiguous, copy_, and reshape or flatten of what
+    is not contiguous. The saving is all of their time: some of them may be needed.
+
+    Fires: x.t().contiguous() in each layer; clones of a model's state in each step.
+    Silent: a view; a copy in 1 % of the time; conversions of types and copies to a GPU, which have rules of their own.
+    """
+    ops = run.ops.assign(time=run.ops["cpu_ns" if run.on_cpu else "kernel_ns"])
+    table = ops[ops["type"].str.fullmatch(_COPIES) & (ops["unassociated"] == 0) & (ops["direction"] != BPROP)]
+    time = _time(run, table["time"].sum())
+    if run.share(time) <= limit("R54.share"):
+        return None
+    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
+    line = f" ({first['source']})" if first["source"] else ""
+    return run.finding(
+        f"Copies of tensors take {run.time(time)}, {percent(run.share(time))} of the time, above all "
+        f"{first['name']}{line}.",
+        "Keep tensors in the layout that the next operator takes, and permute once, before the loop; use view() where "
+        "no copy is needed; clone only what is changed afterwards.",
+        time,
+        run.top(
+            table, "time", operator="name", source="source", shapes="shapes", calls="calls", time_ns="time"
+        ),
+        "The operators are gone, or take less of the step.",
+    )
