@@ -3,8 +3,8 @@
 
 The parts are those of the report diff, means over the same steps. A place is where most of a part's change is: for
 work the line that called it, for waits what the host did meanwhile, by rank. Changes within the noise, and those of
-less than a tenth of the step's, are left out. Then come findings that only one of the runs has, with their savings:
-what the base's predicted for a change that was made.
+less than a tenth of the step's, are left out. Then come findings that the slower run has and the faster one not, or
+with a quarter of the saving: what the base's predicted for a change that was made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyprof.reports.headline import first_sentence
 from pyprof.reports.host_account import LOADING, OUTSIDE
 from pyprof.reports.idle import IDLE
 from pyprof.rules.context import Run
-from pyprof.rules.evaluation import evaluate
+from pyprof.rules.evaluation import BOUNDS, evaluate
 from pyprof.units import duration, percent
 
 _LEAST = 0.1  # of the step's change
@@ -115,18 +115,24 @@ def _operators(side: _Side) -> pd.Series[float]:
 
 
 def _findings(sides: list[_Side], change: float) -> Iterator[str]:
-    """Yield what only the slower run has: after an improvement, what was predicted."""
+    """Yield what the slower run has, and the faster one not or hardly: after an improvement, what was predicted."""
     findings = [
         {o.rule.id: o.finding for o in evaluate(side.source) if o.finding is not None and o.finding.saving}
         for side in sides
     ]
     slow, fast = (0, 1) if change < 0 else (1, 0)
-    steps = max(sides[slow].run.steps, 1)
-    savings = {rule: (finding.saving or 0) / steps for rule, finding in findings[slow].items()}
-    fresh = [rule for rule in savings if rule not in findings[fast] and savings[rule] >= abs(change) / 4]
+    savings, others = (
+        {
+            rule: (finding.saving or 0) / max(sides[one].run.steps, 1)
+            for rule, finding in findings[one].items()
+        }
+        for one in (slow, fast)
+    )
+    fresh = [
+        rule for rule, saving in savings.items() if saving >= max(abs(change) / 4, 4 * others.get(rule, 0))
+    ]
     for rule in sorted(fresh, key=lambda one: -savings[one])[:_MOST]:
+        most = "at most " if rule in BOUNDS else ""
+        who = "Predicted in the base" if change < 0 else "Found in the other"
         problem = first_sentence(findings[slow][rule].problem)
-        if change < 0:
-            yield f"Gone: {problem} {rule} predicted {duration(savings[rule])} a step."
-        else:
-            yield f"New: {problem} {rule} could save {duration(savings[rule])} a step."
+        yield f"{who} ({rule}, {most}{duration(savings[rule])} a step): {problem}"

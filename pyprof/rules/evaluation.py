@@ -24,7 +24,7 @@ _PART_OF = {
     "R13": ("R12", "the products in float32"),
 }
 # Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
-_BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R46", "R50", "R54")
+BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R46", "R50", "R54")
 _NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
 
 
@@ -41,7 +41,7 @@ def evaluate(source: Source) -> list[Outcome]:
             return (4 if outcome.needs else 5), 0, outcome.rule.id
         if outcome.finding.saving is None:
             return (3 if outcome.rule.id in _NOTES else 2), 0, outcome.rule.id
-        return int(outcome.rule.id in _BOUNDS), -outcome.finding.saving, outcome.rule.id
+        return int(outcome.rule.id in BOUNDS), -outcome.finding.saving, outcome.rule.id
 
     return sorted(outcomes, key=rank)
 

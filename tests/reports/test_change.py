@@ -51,8 +51,8 @@ def test_a_change_is_told_with_its_part_place_and_prediction(
     assert place in worse[0]
     assert place in better[0]
     if cost > 1e6:
-        assert f"{fault.rule} predicted " in better[1]
-        assert f"{fault.rule} could save " in worse[1]
+        assert better[1].startswith(f"Predicted in the base ({fault.rule}, ")
+        assert worse[1].startswith(f"Found in the other ({fault.rule}, ")
 
 
 def test_the_rank_is_named(tmp_path: Path) -> None:
