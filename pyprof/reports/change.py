@@ -121,7 +121,7 @@ def _findings(sides: list[_Side], change: float) -> Iterator[str]:
         for side in sides
     ]
     slow, fast = (0, 1) if change < 0 else (1, 0)
-    savings, others = (
+    savings, left = (
         {
             rule: (finding.saving or 0) / max(sides[one].run.steps, 1)
             for rule, finding in findings[one].items()
@@ -129,7 +129,7 @@ def _findings(sides: list[_Side], change: float) -> Iterator[str]:
         for one in (slow, fast)
     )
     fresh = [
-        rule for rule, saving in savings.items() if saving >= max(abs(change) / 4, 4 * others.get(rule, 0))
+        rule for rule, saving in savings.items() if saving >= max(abs(change) / 4, 4 * left.get(rule, 0))
     ]
     for rule in sorted(fresh, key=lambda one: -savings[one])[:_MOST]:
         most = "at most " if rule in BOUNDS else ""
