@@ -60,11 +60,11 @@ def activities(source: Source) -> list[tuple[Activity, Steps]]:
 
 
 def used_steps(source: Source, steps: Steps) -> Steps:
-    """Return those of the steps of a worker that means are taken of."""
+    """Return those of the steps of a worker that means are taken of; all, if it has none of them."""
     mask = np.isin(np.arange(len(steps.start)) + source.aggregation.first, used(source))
-    return Steps(
-        steps.number[mask], steps.start[mask], steps.end[mask], steps.partial[mask], steps.known
-    )  # fmt: skip
+    if not mask.any():
+        return steps
+    return Steps(steps.number[mask], steps.start[mask], steps.end[mask], steps.partial[mask], steps.known)
 
 
 def device_steps(source: Source, worker: int) -> Steps:

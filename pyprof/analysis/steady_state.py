@@ -86,6 +86,11 @@ def reasons(length: Ints, incomplete: Bools) -> list[str | None]:
 def used(source: Source) -> Ints:
     """Return the numbers of the iterations of an aggregation that means are taken of, ascending: the steady ones, or
     without any all whole ones, or all."""
+    key = "used", source.aggregation.id, source.worker
+    return source.store.cached(key, lambda: _used(source), small=True)
+
+
+def _used(source: Source) -> Ints:
     window = source.aggregation
     rows = source.store.rows(
         """select number, max(partial) = 0, min(steady) = 1 from iteration

@@ -281,8 +281,9 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         from pyprof.reports.change import describe_change
 
         one, other = profiles.get(base), profiles.get(new)
-        change = describe_change(one.source(), other.source(), one.diff(other))
-        table = one.diff(other, by=by, per=per)
+        steps = one.diff(other)
+        change = describe_change(one.source(), other.source(), steps)
+        table = steps if (by, per) == ("step", "iteration") else one.diff(other, by=by, per=per)
         first, count = _page(limit, offset)
         rows = [tuple(row) for row in _cells(table.iloc[first : first + count])]
         return _rows(list(map(str, table.columns)), rows, first, len(table)) | {

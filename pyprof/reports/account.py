@@ -20,7 +20,7 @@ from pyprof.analysis.timeline import Activity
 from pyprof.model import MEMCPY, RECOMPUTE, Bools, Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.host_account import CAUSES, LOADING, host_account
-from pyprof.reports.idle import IDLE, by_place
+from pyprof.reports.idle import IDLE, idle_sums
 from pyprof.reports.operator_queries import frame
 from pyprof.reports.step_time import WORKER
 from pyprof.rules.context import Run
@@ -128,21 +128,23 @@ def waits(source: Source, activity: Activity, steps: Steps, device: int | None) 
         columns=["cause", *_PLACE, "total_ns"]
     )
     rows = table.astype(object).where(table.notna(), None)
-    names = [f"{cause}{_where(*place)}" for cause, *place in rows[["cause", *_PLACE]].itertuples(index=False)]
+    names = [
+        f"{cause}{_location(*place)}" for cause, *place in rows[["cause", *_PLACE]].itertuples(index=False)
+    ]
     return rows["total_ns"].astype(np.int64).groupby(pd.Index(names)).sum()
 
 
-def _where(
+def _location(
     call: str | None, host: str | None, operator: str | None, module: str | None, line: str | None
 ) -> str:
-    """Return a place after its cause."""
+    """Return the text of a place, to follow its cause."""
     what = call or host or operator
     text = named(what, None, line, True).removeprefix("in ") if what else line or ""
     return f", {text}" if text else ""
 
 
 class _Group(NamedTuple):
-    """Device events of one kind; `until`: up to when their time counts, without it to their ends."""
+    """Device events whose time has one cause, and what of it counts: from `start` to `end`, in ns."""
 
     cause: str
     events: Ints
@@ -187,7 +189,7 @@ def _idle(
 ) -> Iterator[pd.DataFrame]:
     """Yield the idle time of a device by cause and place."""
     for low, high in steps.windows:
-        idle = by_place(source, activity, low, high, places)
+        idle = idle_sums(source, activity, low, high, places)
         idle = idle[idle["device"] == device]
         yield idle.assign(cause=[IDLE + idle_gaps.CAUSES[code] for code in idle["cause"]])
 
@@ -195,10 +197,11 @@ def _idle(
 def _groups(source: Source, activity: Activity, device: int) -> Iterator[_Group]:
     """Yield the events of a device by kind, those first whose time counts first."""
     on, kind, apart = activity.on(device), activity.event["kind"].values, activity.communication
+    ends = activity.end
 
-    def group(cause: str, mask: Bools, end: Ints | None = None) -> _Group:
+    def group(cause: str, mask: Bools, end: Ints = ends) -> _Group:
         events = np.flatnonzero(on & mask)
-        return _Group(cause, events, activity.start[events], (activity.end if end is None else end)[events])
+        return _Group(cause, events, activity.start[events], end[events])
 
     yield group("kernel", activity.kernel & ~apart)
     yield group("memory copies", (kind == MEMCPY) & ~apart)

@@ -45,19 +45,23 @@ def describe_change(base: Source, other: Source, table: pd.DataFrame) -> list[st
     """Return sentences on how a step of `other` differs from one of `base`; none without steps. `table`: the rows of
     the report diff by step."""
     runs = [Run(source) for source in (base, other)]
-    step = table[table["section"] == "step"].iloc[0]
-    if not all(run.cut and run.steps for run in runs) or not step["base_time_ns"]:
+    noisy = table["noise"].eq(True).fillna(False).astype(bool)  # unknown with one step
+    is_step = table["section"] == "step"
+    if not all(run.cut and run.steps for run in runs) or not is_step.any():
+        return []
+    step = table[is_step].iloc[0]
+    if pd.isna(step["base_time_ns"]) or pd.isna(step["other_time_ns"]) or not step["base_time_ns"]:
         return []
     before, after = float(step["base_time_ns"]), float(step["other_time_ns"])
     change = after - before
-    if step["noise"] is True or not change:
+    if noisy[is_step].any() or not change:
         if duration(after) == duration(before):
             return [f"A step takes as long as in the base, {duration(before)}."]
         return [
             f"A step takes {duration(after)}, and {duration(before)} in the base: the difference is within the noise."
         ]
     sides = [_Side(run, max(run.steps * run.workers, 1)) for run in runs]
-    rows = table[(table["section"] == "part") & ~table["noise"].eq(True)]
+    rows = table[(table["section"] == "part") & ~noisy]
     parts = {str(name): float(delta) for name, delta in zip(rows["name"], rows["delta_time_ns"])}
     large = [(name, delta) for name, delta in parts.items() if abs(delta) >= _LEAST * abs(change)]
     same = [(name, delta) for name, delta in large if delta * change > 0]
@@ -67,16 +71,16 @@ def describe_change(base: Source, other: Source, table: pd.DataFrame) -> list[st
     causes = "; ".join(_part(sides, places, name, delta) for name, delta in same[:_MOST])
     offset = ", ".join(f"{_named(name)} {_signed(delta)}" for name, delta in against[:_MOST])
     text = (
-        f"A step takes {duration(abs(change))} ({percent(abs(change) / before)}) "
-        f"{'longer' if change > 0 else 'less'}: {duration(after)} instead of {duration(before)}"
+        f"A step is {duration(abs(change))} ({percent(abs(change) / before)}) "
+        f"{'longer' if change > 0 else 'shorter'}: {duration(after)} instead of {duration(before)}"
     )
     text += f". {causes[0].upper()}{causes[1:]}" if causes else ", in many small parts"
-    return [f"{text}{f'; against that, {offset}' if offset else ''}.", *_findings(sides, change)]
+    return [f"{text}{f'; partly offset by {offset}' if offset else ''}.", *_findings(sides, change)]
 
 
 def _part(sides: list[_Side], places: pd.Series[float], name: str, delta: float) -> str:
-    place = _place(sides, places, name, delta)
-    return f"{_named(name)} {_signed(delta)}{f', above all {place}' if place else ''}"
+    place = _where_changed(sides, places, name, delta)
+    return f"{_named(name)} {_signed(delta)}{f', mostly {place}' if place else ''}"
 
 
 def _named(name: str) -> str:
@@ -87,8 +91,8 @@ def _signed(delta: float) -> str:
     return f"{'+' if delta > 0 else '-'}{duration(abs(delta))}"
 
 
-def _place(sides: list[_Side], places: pd.Series[float], name: str, delta: float) -> str:
-    """Return where most of the change of a part is, as `conv2d at model.py:41 +2.00 ms`; empty if it is not known.
+def _where_changed(sides: list[_Side], places: pd.Series[float], name: str, delta: float) -> str:
+    """Return where most of the change of a part is, as `conv2d at model.py:41, +2.00 ms`; empty if it is not known.
     `places`: the changes of waits by cause and place."""
     if name in _WORK:
         base, other = (_operators(side) for side in sides)
@@ -103,7 +107,7 @@ def _place(sides: list[_Side], places: pd.Series[float], name: str, delta: float
     if not len(changes) or changes.max() < abs(delta) / 4:
         return ""
     place, change = str(changes.idxmax()), float(changes.max())
-    return place if change >= 0.9 * abs(delta) else f"{place} {_signed(change if delta > 0 else -change)}"
+    return place if change >= 0.9 * abs(delta) else f"{place}, {_signed(change if delta > 0 else -change)}"
 
 
 def _operators(side: _Side) -> pd.Series[float]:

@@ -275,7 +275,7 @@ def _match(rows: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Bools]:
 
 def rows_of(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return a run's rows with figures and keys; unknown keys are empty texts."""
-    table = frame(source, way.query) if covered.whole else _of_used(source, way, covered)
+    table = frame(source, way.query) if covered.whole else _sums_of_used(source, way, covered)
     table["direction"] = pd.Series(direction(table["direction"]), dtype=object)
     cells: dict[str, Any] = {key: table[key].fillna("").astype(str) for key in _KEYS}
     if way.kernels:
@@ -298,7 +298,7 @@ def _kernels(source: Source) -> dict[int, str]:
     return {operator: "\n".join(sorted(own)) for operator, own in names.items()}
 
 
-def _of_used(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
+def _sums_of_used(source: Source, way: Way, covered: Iterations) -> pd.DataFrame:
     """Return what the query of a subject returns, of some iterations alone."""
     kernels = way.sums is EVENTS
     table = complete.sums(source, way.sums, covered, ["operator", "name"] if kernels else ["operator"])

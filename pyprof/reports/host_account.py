@@ -38,7 +38,7 @@ def host_account(
     """Yield sums of time by cause and place, for some of the steps each. `operators`: the columns operator, module and
     line by their numbers."""
     thread = main_thread(source.store, activity.worker)
-    for first, last in _pieces(source, steps):
+    for first, last in _batches(source, activity, steps):
         low, high = int(steps.start[first]), int(steps.end[last - 1])
         inside = Union(steps.start[first:last], steps.end[first:last]).both(
             _without(activity.paused, low, high)
@@ -62,9 +62,9 @@ def _collectives(source: Source, work: HostWork) -> Union:
     return Union(own.start, own.start + own.length)
 
 
-def _pieces(source: Source, steps: Steps) -> Iterator[tuple[int, int]]:
-    """Yield stretches of steps with not too many executions each."""
-    count = source.store.rows("select count(*) from op")[0][0]
+def _batches(source: Source, activity: Activity, steps: Steps) -> Iterator[tuple[int, int]]:
+    """Yield the first and the end of batches of steps, each with not too many executions."""
+    count = source.store.rows(f"select count(*) from op where {activity.own('id')}")[0][0]
     size = max(_AT_ONCE * len(steps.start) // max(count, 1), 1)
     for first in range(0, len(steps.start), size):
         yield first, min(first + size, len(steps.start))
@@ -100,7 +100,7 @@ def _sums(
         .sum()
         .reset_index()
     )
-    places = [_place(names, work, operators, *key) for *key, _ in rows.itertuples(index=False)]
+    places = [_labels(names, work, operators, *key) for *key, _ in rows.itertuples(index=False)]
     table = pd.DataFrame(places, columns=["cause", "operator", "module", "line", "host"], dtype=object)
     table["cause"] = table["cause"].where(table["operator"].isna(), inside or table["cause"])
     return table.assign(
@@ -108,7 +108,7 @@ def _sums(
     )
 
 
-def _place(
+def _labels(
     names: dict[int, str], work: HostWork, operators: pd.DataFrame, operator: int, text: int, host: int, stack: int,
     following: int,
 ) -> tuple[object, ...]:  # fmt: skip

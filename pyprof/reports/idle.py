@@ -107,7 +107,7 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
             continue
         low, high = steps.window
         window = high - low - int(activity.paused.within(np.array([low]), np.array([high]))[0])
-        table = by_place(source, activity, low, high, bool(_KEYS[group_by]))
+        table = idle_sums(source, activity, low, high, bool(_KEYS[group_by]))
         for device in activity.devices:
             own = table[table["device"] == device]
             rows.append(_sums(own, ["cause", *_KEYS[group_by]], activity.name, device, window))
@@ -141,7 +141,7 @@ class Stacks:
         return self._entries[number] if number >= 0 else Stack()
 
 
-def by_place(source: Source, activity: Activity, low: int, high: int, places: bool = True) -> pd.DataFrame:
+def idle_sums(source: Source, activity: Activity, low: int, high: int, places: bool = True) -> pd.DataFrame:
     """Return sums of the gaps in [low, high) by device and cause, and by place."""
     if not places:
         return _by_cause(source, activity, low, high)

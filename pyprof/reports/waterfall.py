@@ -142,7 +142,7 @@ def _run(source: Source) -> _Run:
         for device in devices:
             samples += len(steps.start)
             rows += _parts(source, activity, steps, device)
-            rows.append(_places(source, activity, steps, device, len(workers) > 1))
+            rows.append(_wait_rows(source, activity, steps, device, len(workers) > 1))
     rows += [_host(source, samples), _memory(source)]
     table = pd.concat([row.astype(object) for row in rows], ignore_index=True)
     table = table.astype(dict.fromkeys(_SUMS, float))
@@ -169,7 +169,7 @@ def _parts(source: Source, activity: Activity, steps: Steps, device: int | None)
     yield from _kernels(source, activity, steps, on & activity.kernel & ~activity.communication)
 
 
-def _places(
+def _wait_rows(
     source: Source, activity: Activity, steps: Steps, device: int | None, ranks: bool
 ) -> pd.DataFrame:
     """Return the time of waits and of what is outside of operators, by cause and place; of several `ranks` by rank."""

@@ -18,12 +18,18 @@ from pyprof.units import percent
 
 _SHAPE = re.compile(r"\(([\d, ]*)\)")
 _PLACE = ["type", "module", "shapes"]
-_SPARSE = re.compile(r",True$")  # the last argument of an embedding
+_SPARSE = ",True"  # the last argument of an embedding
 
 
 def _time(run: Run, total: float) -> int:
     """Return the time of one device, or of one worker without a GPU."""
     return int(total) // run.workers if run.on_cpu else run.per_device(total)
+
+
+def _largest(table: pd.DataFrame) -> str:
+    """Return the operator with the most time, and its line."""
+    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
+    return f"{first['name']} ({first['source']})" if first["source"] else str(first["name"])
 
 
 def _column(run: Run) -> str:
@@ -38,18 +44,21 @@ def dense_gradient(run: Run) -> Finding | None:
     the rows that were not looked up, and their part of the optimizer, by the sizes of the modules' weights.
 
     Fires: 1,280 rows of a table of 200,000 in each step, sparse=False.
-    Silent: sparse=True; a table of 1,000 rows; most rows looked up in each step.
+    Silent: sparse=True; a table of 1,000 rows; most rows looked up in each step; a layer with a weight of that shape,
+    which may be the same tensor: then its gradient is dense anyway.
     """
     ops = run.ops.assign(time=run.ops[_column(run)])
     backward = ops[(ops["type"] == "embedding") & (ops["direction"] == BPROP) & ops["shapes"].notna()]
-    columns = [backward[name].tolist() for name in ("shapes", "params")]
-    pairs = [tuple(map(_sizes, str(shapes).split("; ")[:2])) for shapes in columns[0]]
-    dense = np.array([not _SPARSE.search(str(params)) for params in columns[1]], bool)
+    sizes = [[_sizes(text) for text in str(shapes).split("; ")[:2]] for shapes in backward["shapes"]]
+    tables = [one[-1] if len(one) == 2 and len(one[-1]) == 2 else (0, 0) for one in sizes]
+    operands = _operands(ops)
     backward = backward.assign(
-        size=[int(np.prod(pair[-1])) if len(pair[-1]) == 2 else 0 for pair in pairs],
-        looked_up=[np.prod(pair[0]) / pair[-1][0] if len(pair[-1]) == 2 else 1.0 for pair in pairs],
+        size=[rows * width for rows, width in tables],
+        looked_up=[np.prod(one[0]) / rows if rows else 1.0 for one, (rows, _) in zip(sizes, tables)],
+        tied=[f"({rows}, {width})" in operands for rows, width in tables],
     )
-    table = backward[dense & (backward["looked_up"] <= limit("R51.rows"))]
+    sparse = backward["params"].astype(str).str.endswith(_SPARSE)
+    table = backward[~sparse & ~backward["tied"] & (backward["looked_up"] <= limit("R51.rows"))]
     if not len(table):
         return None
     unused = 1 - table["looked_up"]
@@ -58,11 +67,9 @@ def dense_gradient(run: Run) -> Finding | None:
     time = _time(run, (unused * table["time"]).sum() + of_optimizer * optimizer)
     if run.share(time) <= limit("R51.share"):
         return None
-    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
-    line = f" ({first['source']})" if first["source"] else ""
     return run.finding(
-        f"The gradient of the embedding {first['module'] or first['name']}{line} has all of its rows, of which a step "
-        f"looks up at most {percent(first['looked_up'])}: with the optimizer's part that takes {run.time(time)}, "
+        f"The gradient of {_largest(table)} has all rows of its table, of which a step looks up at most "
+        f"{percent(table['looked_up'].max())}: with the optimizer's part that takes {run.time(time)}, "
         f"{percent(run.share(time))} of the time.",
         "nn.Embedding(..., sparse=True) with an optimizer that takes sparse gradients (SGD, SparseAdam, Adagrad): only "
         "rows that were looked up have a gradient.",
@@ -70,6 +77,12 @@ def dense_gradient(run: Run) -> Finding | None:
         run.top(table, "time", operator="name", source="source", shapes="shapes", time_ns="time"),
         "The backward of the embedding and the optimizer take a fraction of the time.",
     )
+
+
+def _operands(ops: pd.DataFrame) -> set[str]:
+    """Return the shapes of the second operands of operators in modules that are no lookup: weights of layers."""
+    own = ops[ops["module"].notna() & ops["shapes"].notna() & (ops["type"] != "embedding")]
+    return {shapes.split("; ")[1] for shapes in own["shapes"] if "; " in shapes}
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -96,7 +109,8 @@ def unused_forward(run: Run) -> Finding | None:
     computed again for the backward, and those that never run backward, do not count.
 
     Fires: model(x) for the loss, and once more for the accuracy.
-    Silent: one forward pass; an evaluation after the steps, or of another batch size; a frozen module.
+    Silent: one forward pass; an evaluation after the steps, or of another batch size; a frozen module; a module that
+    calls one operator twice, once on what needs no gradient.
     """
     executed = _executions(run)
     if not len(executed):
@@ -105,17 +119,19 @@ def unused_forward(run: Run) -> Finding | None:
     executed = pd.concat([executed.reset_index(drop=True), about], axis=1)
     unused = ~executed["used"]
     rows = executed.groupby(_PLACE)["used"].agg(["sum", "size"])
-    rows = rows[(rows["sum"] > 0) & (rows["size"] - rows["sum"] >= run.steps * run.workers)]
+    rows = rows[rows["sum"] > 0]
+    again = rows["size"] - rows["sum"] >= run.steps * run.workers
+    rows = rows[
+        again.groupby(level="module").transform("all")
+    ]  # the module as a whole, not one operator of it
     own = executed[unused].join(rows[[]], on=_PLACE, how="inner")
     table = run.operators.join(own.groupby("operator")["time"].sum(), how="inner")
     time = _time(run, table["time"].sum())
     if run.share(time) <= limit("R52.share"):
         return None
-    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
-    line = f" ({first['source']})" if first["source"] else ""
     return run.finding(
         f"Forward computations that no backward follows take {run.time(time)}, {percent(run.share(time))} of the time: "
-        f"modules run forward more often than backward, above all {first['name']}{line}.",
+        f"modules run forward more often than backward, mostly {_largest(table)}.",
         "Use the output of the forward pass that the loss has, detached, in place of a second one. What has to run "
         "again (another input of the same shape) belongs under torch.no_grad(), every N steps.",
         time,
@@ -158,11 +174,9 @@ def recomputation(run: Run) -> Finding | None:
     if run.share(time) <= limit("R53.share"):
         return None
     modules = table["module"].fillna(table["name"]).nunique()
-    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
-    line = f" ({first['source']})" if first["source"] else ""
     return run.finding(
-        f"Activation checkpointing computes for {run.time(time)}, {percent(run.share(time))} of the time, again in the "
-        f"backward: {modules} module{'s' if modules > 1 else ''}, above all {first['module'] or first['name']}{line}.",
+        f"Activation checkpointing repeats {run.time(time)} of forward computation, {percent(run.share(time))} of the "
+        f"time, in the backward pass: {modules} module{'s' if modules > 1 else ''}, mostly {_largest(table)}.",
         "Checkpoint fewer modules, as memory allows: those with large activations and little computation first, or "
         "only some operators (torch.utils.checkpoint.create_selective_checkpoint_contexts).",
         time,
@@ -174,7 +188,7 @@ def recomputation(run: Run) -> Finding | None:
 _COPIES = "clone|contiguous|copy|reshape|flatten"
 
 
-@rule("R54", "tensor_copies", STEPS, rows=Rows("detail", "Operators that copy", ("type:clone",)))
+@rule("R54", "tensor_copies", STEPS, rows=Rows("detail", "Operators"))
 def tensor_copies(run: Run) -> Finding | None:
     """Operators of the program copy tensors within one device: clone, contiguous, copy_, and reshape or flatten of what
     is not contiguous. The saving is all of their time: some of them may be needed.
@@ -187,11 +201,8 @@ def tensor_copies(run: Run) -> Finding | None:
     time = _time(run, table["time"].sum())
     if run.share(time) <= limit("R54.share"):
         return None
-    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
-    line = f" ({first['source']})" if first["source"] else ""
     return run.finding(
-        f"Copies of tensors take {run.time(time)}, {percent(run.share(time))} of the time, above all "
-        f"{first['name']}{line}.",
+        f"Copies of tensors take {run.time(time)}, {percent(run.share(time))} of the time, mostly {_largest(table)}.",
         "Keep tensors in the layout that the next operator takes, and permute once, before the loop; use view() where "
         "no copy is needed; clone only what is changed afterwards.",
         time,

@@ -686,6 +686,31 @@ def trained(more: int, phase: int = 0) -> Small:
     return made
 
 
+def test_a_table_that_may_be_tied_to_a_layer_is_not_told() -> None:
+    made = looked_up(20)
+    for t in made.each():
+        made.op("linear", t + 850_000, t + 860_000, shapes="(64, 64); (200000, 64)", module="out")
+    assert outcome("R51", made)[1:3] == (None, None)
+
+
+def test_an_operator_that_a_module_calls_twice_is_no_second_forward() -> None:
+    """The module's other operator runs forward as often as backward."""
+    made = trained(100_000)
+    for t in made.each():
+        forward = made.op("relu", t + 350_000, t + 360_000, shapes="(8, 4)", module="layer")
+        made.op(
+            "relu",
+            t + 720_000,
+            t + 730_000,
+            shapes="(8, 4)",
+            module="layer",
+            direction=1,
+            phase=1,
+            forward=forward,
+        )
+    assert outcome("R52", made)[1:3] == (None, None)
+
+
 def beside(type_: str, time: int) -> Small:
     """An operator beside a layer."""
     made = Small(gpu=None)
