@@ -40,6 +40,7 @@ from pyprof.capture.process.gc_pause import gc_disabled
 from pyprof.capture.process.signals import held
 from pyprof.capture.recording import SessionData
 from pyprof.errors import CaptureError
+from pyprof.marker import COLLECTION, SAVING
 
 _patches = Patches()
 _emitting_patches = Patches(emitting)
@@ -399,7 +400,9 @@ class Session:
     def empty(self) -> bool:
         """True if the windows so far recorded no event; False after an error, which `write` reports."""
         data = self.data
-        events = data.calls or data.operators or data.ranges or self._device.records.count(KERNEL)
+        # Python collects garbage in a process that computes nothing too, such as a launcher of ranks.
+        ranges = (row for row in data.ranges if not row.name.startswith((COLLECTION, SAVING)))
+        events = data.calls or data.operators or any(ranges) or self._device.records.count(KERNEL)
         return not (events or self._fault)
 
     @property

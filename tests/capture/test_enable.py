@@ -249,7 +249,7 @@ def test_a_plain_subprocess(enabled: Environment, tmp_path: Path) -> None:
 
 
 SPAWN = """\
-import os, torch
+import gc, os, torch
 def rank(number, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.distributed.init_process_group("gloo", rank=number, world_size=2)
@@ -259,6 +259,8 @@ def rank(number, port):
 def helper(number, port): torch.tanh(torch.ones(2))
 if __name__ == "__main__":
     import socket
+    refers = [[] for _ in range(100_000)]
+    gc.collect()  # of milliseconds, which is recorded where the process computes
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = str(one.getsockname()[1])
