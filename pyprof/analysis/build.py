@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyprof.analysis import iteration_cuts
+from pyprof.analysis import gaps, iteration_cuts
 from pyprof.analysis.aggregation import aggregate
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.model import Trace
@@ -59,6 +59,7 @@ def build(
     with files.written(path) as name:
         files.create(name, _with_progress(recorded, progress), recorded.meta)
         with files.Store(name, own=True, label=recorded.path) as database:
+            gaps.add(database, name)
             aggregate(
                 database,
                 first,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.analysis.idle_gaps import Waits
+from pyprof.analysis.gaps import Waits
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import groups
 from pyprof.model import Bools, Ints

@@ -15,10 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.host_parts import read_executions
-from pyprof.analysis.host_work import HostWork, cut_at
+from pyprof.analysis.host_work import HostWork, Part, cut_at, read_executions
 from pyprof.analysis.partition import Union
-from pyprof.analysis.stretches import Part, parts
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import distinct, groups
 from pyprof.model import Bools, Ints, Stack
@@ -98,9 +96,9 @@ def _joined(unions: list[Union]) -> Union:
 def read_calls(activity: Activity) -> Iterator[Part]:
     """Yield the API calls in parts: CALL_COLUMNS; `name` is a number of the table `string`."""
     yield dict.fromkeys(CALL_COLUMNS, np.empty(0, np.int64))
-    for columns, start in parts(activity, "api", ("thread", "name", "start_ns", "duration_ns")):
-        values = columns["thread"].values, columns["name"].values, start, columns["duration_ns"].values
-        yield dict(zip(CALL_COLUMNS, values))
+    names = ("thread", "name", "start_ns", "duration_ns")
+    for columns in activity.parts("api", names):
+        yield dict(zip(CALL_COLUMNS, (columns[name].values for name in names)))
 
 
 class HostPieces:

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pyprof.analysis.host_parts import Piece, read_executions, read_ranges, still_open
 from pyprof.analysis.host_pieces import Host, HostPieces, read_calls
-from pyprof.analysis.host_work import Spans
-from pyprof.analysis.stretches import EVER, Part
+from pyprof.analysis.host_work import HostWork, Part, Spans, by_thread, read_executions, read_ranges
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import groups
 from pyprof.model import Ints
@@ -23,6 +21,7 @@ from pyprof.parse.paths import is_step
 from pyprof.store import reads
 from pyprof.store.kinds import PYTHON_FUNCTION
 
+_EVER = 1 << 61  # ns, beyond any recording
 _AT_ONCE = 1 << 20  # rows of a table that are read before those that are over are dropped
 
 
@@ -56,12 +55,22 @@ class HostWindows:
         return HostPieces(self._host, _Window(self._host, spans, self._executions.parts), calls)
 
 
-class _Window(Piece):
-    """The work in a window; `parts`: of `read_executions` that were read."""
+class _Window(HostWork):
+    """The work in a window: `spans` of operators, ranges and functions; `parts`: of `read_executions` that were
+    read."""
 
     def __init__(self, host: Host, spans: tuple[Spans, Spans, Spans], parts: int):
-        super().__init__(host.activity, spans, EVER)
-        self._host, self._parts = host, parts
+        super().__init__(host.activity)
+        self._host, self._spans, self._parts = host, spans, parts
+
+    def executions_of_operators(self) -> Spans:
+        return self._spans[0]
+
+    def ranges(self) -> Spans:
+        return self._spans[1]
+
+    def functions(self) -> Spans:
+        return self._spans[2]
 
     def following(self, thread: Ints, time: Ints) -> Ints:
         out = super().following(thread, time)
@@ -85,7 +94,7 @@ class _Rows:
     def __init__(self, source: Iterator[Part], still: Callable[[Part, int], Ints]):
         """`still`: returns the places of the rows that are needed from a time on."""
         self._source, self._still = source, still
-        self._read, self.parts, self._last, self._kept = [next(source)], 1, -EVER, 0
+        self._read, self.parts, self._last, self._kept = [next(source)], 1, -_EVER, 0
 
     @property
     def count(self) -> int:
@@ -96,7 +105,7 @@ class _Rows:
         while self._last <= high:
             part = next(self._source, None)
             if part is None:
-                self._last = EVER
+                self._last = _EVER
                 break
             self.parts += 1
             read += len(part["start"])
@@ -120,6 +129,30 @@ class _Rows:
         if len(place) < len(rows["start"]):
             self._read = [{name: column[place] for name, column in rows.items()}]
         self._kept = len(place)
+
+
+def still_open(spans: Spans, time: int) -> Ints:
+    """Return the places of spans, by start, that end after a time, and of those that cut them before it: spans around
+    them that end earlier."""
+    end = spans.start + spans.length
+    needed = end > time
+    for _, rows in groups(spans.thread):
+        begun = rows[: int(np.searchsorted(spans.start[rows], time, side="right"))]
+        still = np.flatnonzero(needed[begun]).tolist()
+        if any(_overlaps(spans.start[begun], end[begun], place, time) for place in still):
+            (one,) = by_thread(spans.take(begun)).values()
+            above: Ints = np.flatnonzero((one.end > time) & (one.cut <= time))
+            while len(above):
+                above = one.nesting.parent[above]
+                above = above[above >= 0]
+                needed[begun[one.place[above]]] = True
+    return np.flatnonzero(needed)
+
+
+def _overlaps(start: Ints, end: Ints, place: int, time: int) -> bool:
+    """Return whether an interval began in one that ended before a time, which it outlives."""
+    before = end[: np.searchsorted(start, start[place], side="right")]
+    return bool(((before > start[place]) & (before <= time)).any())
 
 
 def _open_spans(rows: Part, low: int) -> Ints:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places of the threads of a worker: the operator, range and Python function of most of a stretch of time.
 
-`HostWork` reads all that its stretches need at once; `host_parts` reads parts of the recording.
+`HostWork` reads all that its stretches need at once; `host_windows` reads parts of the recording.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,16 +16,18 @@ import pandas as pd
 from pyprof.analysis.partition import Union
 from pyprof.analysis.timeline import Activity
 from pyprof.intervals import Nesting, at_places, cut, distinct, groups, nesting_order
-from pyprof.model import Bools, Column, Functions, Ints, Stack, Strings
+from pyprof.model import PUSH_POP, Bools, Column, Functions, Ints, Stack, Strings
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
+from pyprof.store.blocks import SHIFT
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
-from pyprof.store.kinds import IS_FUNCTION
+from pyprof.store.kinds import IS_FUNCTION, OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.store.moments import first_from
 
 _NONE = -1
+Part = dict[str, Any]  # arrays
 SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
 
 # Of the table op: executions of operators on a thread.
@@ -97,6 +100,9 @@ class HostWork:
 
     def executions_of_operators(self) -> Spans:
         """Return the executions of operators, by id."""
+        if self._window is None:
+            parts = [Spans(**part) for part in read_executions(self._activity)]
+            return Spans(*map(np.concatenate, zip(*parts)))
         return Spans.of(
             self._store.columns(
                 f"""select thread, operator, start_ns, end_ns - start_ns from op where {self._own("op")} and {EXECUTED}
@@ -106,20 +112,30 @@ class HostWork:
 
     def ranges(self) -> Spans:
         """Return push/pop ranges and RecordFunction events, by id."""
+        if self._window is None:
+            return self._read[0]
         columns = self._activity.ranges
         spans = Spans.of({name: columns[name] for name in ("thread", "text", "start_ns", "duration_ns")})
-        if self._window is None:
-            return spans
         return spans.take((spans.start >= self._window[0]) & (spans.start < self._window[1]))
 
     def functions(self) -> Spans:
         """Return the Python functions that are not too short, by id."""
+        if self._window is None:
+            return self._read[1]
         return Spans.of(
             self._store.columns(
                 f"""select thread, text, start_ns, duration_ns from range
                     where {self._own("range")} and {IS_FUNCTION} and duration_ns >= {SHORTEST} order by id"""
             )
         )
+
+    @cached_property
+    def _read(self) -> tuple[Spans, Spans]:
+        """Ranges and functions of the whole recording."""
+        parts = list(read_ranges(self._activity))
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        function = columns.pop("kind") == PYTHON_FUNCTION
+        return Spans(**columns).take(~function), Spans(**columns).take(function)
 
     @cached_property
     def _operators(self) -> dict[int, Intervals]:
@@ -252,6 +268,41 @@ class HostWork:
             if number in self._function_times:
                 out[moments] = self._stacks.at(thread[moments], time[moments])
         return out
+
+
+def read_executions(activity: Activity) -> Iterator[Part]:
+    """Yield the executions of operators in parts, by start: the columns of `Spans`."""
+    counted = activity.store.rows("select id from operator where unassociated = 0")
+    names = ("thread", "operator", "start_ns", "end_ns")
+    yield dict.fromkeys(Spans._fields, np.empty(0, np.int64))
+    for columns in activity.parts("op", names if _all_timed(activity) else (*names, "cpu_ns")):
+        mask = np.isin(columns["operator"].values, [number for (number,) in counted])
+        if "cpu_ns" in columns:
+            mask &= columns["cpu_ns"].mask()
+        thread, operator, start, end = (columns[name].values for name in names)
+        yield Spans(thread, operator, start, end - start).take(mask)._asdict()
+
+
+def _all_timed(activity: Activity) -> bool:
+    """Return whether the time on the CPU is known of all executions of operators. Reading it from the table takes ten
+    times as long as all else."""
+    low, high = (first_id(worker) >> SHIFT for worker in (activity.worker, activity.worker + 1))
+    return not activity.store.rows(
+        """select 1 from op_block b join operator o on o.id = b.operator
+           where b.block >= ? and b.block < ? and b.calls > b.timed and o.unassociated = 0 limit 1""",
+        (low, high),
+    )
+
+
+def read_ranges(activity: Activity) -> Iterator[Part]:
+    """Yield ranges and Python functions in parts, by start: the columns of `Spans`, and `kind`."""
+    yield dict.fromkeys((*Spans._fields, "kind"), np.empty(0, np.int64))
+    for columns in activity.parts("range", ("thread", "text", "start_ns", "duration_ns", "kind")):
+        kind, length = columns["kind"].values, columns["duration_ns"].values
+        function = (kind == PYTHON_FUNCTION) & (length >= SHORTEST)
+        mask = (kind == PUSH_POP) | (kind == OPERATOR_EVENT) | function
+        spans = Spans(columns["thread"].values, columns["text"].values, columns["start_ns"].values, length)
+        yield {**spans.take(mask)._asdict(), "kind": kind[mask]}
 
 
 def main_thread(store: Store, worker: int) -> int:

@@ -53,22 +53,13 @@ class Tree(NamedTuple):
 
 def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     """Return the operator events of a worker; `texts`: all strings of the database by id."""
-    return tree_of(activity, _events(activity, texts), texts, {})
-
-
-def tree_of(
-    activity: Activity, events: dict[str, Column], texts: dict[int, str], reached: dict[int, int]
-) -> Tree:
-    """Return the tree of some operator events, columns of `range`, by start, of equal starts the longer first.
-
-    `reached`: the latest end of a call before these, by thread, which is brought up to date.
-    """
+    events = _events(activity, texts)
     thread, start, dur = (
         events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
     )
     order = np.argsort(thread, kind="stable")
     thread, start, end = thread[order], start[order], (start + dur)[order]
-    parent, inner, outermost = _nest(activity, thread, start, end, reached)
+    parent, inner, outermost = _nest(activity, thread, start, end)
     text, args = (
         events["text"].values[order],
         np.where(events["args"].mask(), events["args"].values, -1)[order],
@@ -215,13 +206,11 @@ def operator_name(text: str) -> str:
     return marker.name if isinstance(marker, OperatorMarker) else text
 
 
-def _nest(
-    activity: Activity, thread: Ints, start: Ints, end: Ints, reached: dict[int, int]
-) -> tuple[Ints, Ints, Bools]:
+def _nest(activity: Activity, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
     """Return the parent of each event, the innermost event around the start of each API call (-1 for none), and whether
     each API call is outermost, that is not inside another.
 
-    Events are sorted by thread, then start. `reached`: as in `tree_of`.
+    Events are sorted by thread, then start.
     """
     parent = np.full(len(start), -1, np.int64)
     call, slack = activity.call, int(activity.store.meta.get("slack", "0"))
@@ -237,10 +226,7 @@ def _nest(
         around = nesting.innermost(begin)
         inner[calls] = np.where(around >= 0, around + low, -1)
         stop = begin + call["duration_ns"].values[calls]
-        outermost[calls] = stop > np.maximum.accumulate(np.r_[reached.get(number, _NEVER), stop])[:-1]
-    ends: Ints = call["start_ns"].values + call["duration_ns"].values
-    for number, of_thread in intervals.groups(call["thread"].values):
-        reached[number] = max(reached.get(number, _NEVER), int(ends[of_thread].max()))
+        outermost[calls] = stop > np.maximum.accumulate(np.r_[_NEVER, stop])[:-1]
     return parent, inner, outermost
 
 

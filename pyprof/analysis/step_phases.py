@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyprof.analysis.device_steps import Steps
-from pyprof.analysis.idle_gaps import CAUSES, gaps
+from pyprof.analysis.gaps import ALL, CAUSES, by_cause
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
@@ -26,7 +26,7 @@ def phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
 
 def _phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]:
     # First, while nothing else of the recording's size is in memory.
-    idle = gaps(activity, None, *steps.window) if source.gpu and len(steps.start) else {}
+    idle = by_cause(activity, ALL, *steps.window) if source.gpu and len(steps.start) else {}
     phase, start, end = activity.phases(source.gpu)
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in PHASES.items()}
     classes["no_phase"] = Union(start, end)

@@ -6,7 +6,7 @@ It serves reports that look at stretches of time. Each table is read on first us
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -112,6 +112,18 @@ class Activity:
         query = "select min(start_ns), max(end_ns) from step where worker = ? and start_ns < ? and end_ns > ?"
         start, end = self.store.rows(query, (self.worker, *self.span[::-1]))[0]
         return (min(self.span[0], start), max(self.span[1], end)) if start is not None else self.span
+
+    def parts(self, table: str, names: Sequence[str]) -> Iterator[dict[str, Column]]:
+        """Yield columns, `start_ns` among them, of its rows of a table in the order of the ids, which is that of the
+        times. Raises FormatError for rows in another order."""
+        last = np.iinfo(np.int64).min
+        for columns in self.store.parts(table, names, *self.ids(table)):
+            time = columns["start_ns"].values
+            if len(time):
+                if time[0] < last or (time[1:] < time[:-1]).any():
+                    raise self.store.damaged(f"table {table} is not in the order of its times")
+                last = time[-1]
+            yield columns
 
     def own(self, column: str) -> str:
         """Return the condition in SQL that a column of ids is of this worker."""

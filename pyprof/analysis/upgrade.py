@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pyprof.analysis import gaps
 from pyprof.analysis.aggregation import aggregate, aggregations
 from pyprof.model import Column
 from pyprof.prof.kernels import describe
@@ -34,7 +35,7 @@ from pyprof.store.write import columns
 
 _DERIVED = frozenset({
     "op_block", "event_block", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
-    "op_stat", "op_kernel_stat", "track", "tile", "label", "packed",
+    "op_stat", "op_kernel_stat", "track", "tile", "label", "packed", "place",
 })  # fmt: skip
 # Columns of facts before 2.0, by their names since then.
 _FORMER = {
@@ -76,6 +77,7 @@ def upgrade(
             existing = aggregations(old)
         with Store(name, own=True, label=old.label) as database, database.translate_errors():
             _fill_blocks(database, name)
+            gaps.add(database, name)
             for aggregation in existing:
                 aggregate(
                     database,

@@ -15,7 +15,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from pyprof.analysis.idle_gaps import CAUSES
+from pyprof.analysis.gaps import CAUSES
 from pyprof.arguments import nearest
 from pyprof.errors import UsageError
 from pyprof.units import SIZES, TIMES

@@ -251,15 +251,20 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         """Describe one thing: figures with their definitions, texts, call stack, forward or backward partner, roofline.
         `operator`: an op_id (LINEAR_1); `kernel`: a full name; `event`: an id of the view kernels or copies, which has
         the idle time before it; `gap`: an id among the partners of an event, or "longest" for that of each device."""
-        from pyprof.timeline.around import longest_gaps
+        from pyprof.analysis.device_steps import activities
+        from pyprof.analysis.gaps import longest
         from pyprof.viewer import details, gap_details
 
         one = profiles.get(profile)
         source = one.source()
         if kind == "gap":
-            _add_timeline(one)
             if id == "longest":
-                gaps = [_details(gap_details.gap(source, gap)) for gap in longest_gaps(one.database)]
+                gaps = [
+                    _details(gap_details.gap(source, f"{activity.worker}.{device}.{number}"))
+                    for activity, _ in activities(source)
+                    for device in activity.devices
+                    if (number := longest(activity, device)) is not None
+                ]
                 return {"gaps": gaps, "link": profiles.link("gpus")}
             return {**_details(gap_details.gap(source, id)), "link": profiles.link("timeline", d=f"gap:{id}")}
         make, place = {

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis import idle_gaps
+from pyprof.analysis import gaps
 from pyprof.analysis.collective_groups import MUTUAL, collectives
 from pyprof.analysis.device_steps import Steps, activities, used_steps
 from pyprof.analysis.partition import Union
@@ -96,7 +96,7 @@ def account(source: Source, group_by: str) -> pd.DataFrame:
                 parts = host_account(source, activity, steps, operators)
             else:
                 peak = peaks.get(device, 0.0)
-                parts = _parts(source, activity, steps, device, peak, operators, bool(keys))
+                parts = _parts(source, activity, steps, device, peak, operators)
             table = pd.concat([pd.DataFrame({"cause": [], "total_ns": []}), *parts])
             table = table.reindex(columns=["cause", *_PLACE, "total_ns"])
             sums = table.groupby(["cause", *keys], dropna=False, sort=False)["total_ns"].sum().reset_index()
@@ -123,7 +123,7 @@ def waits(source: Source, activity: Activity, steps: Steps, device: int | None) 
         parts = list(host_account(source, activity, steps, _operators(source)))
         parts = [part[part["operator"].isna() | (part["cause"] == LOADING)] for part in parts]
     else:
-        parts = list(_idle(source, activity, steps, device, places=True))
+        parts = list(_idle(activity, steps, device))
     table = pd.concat([pd.DataFrame({"cause": [], "total_ns": []}), *parts]).reindex(
         columns=["cause", *_PLACE, "total_ns"]
     )
@@ -164,7 +164,7 @@ def _operators(source: Source) -> pd.DataFrame:
 
 
 def _parts(
-    source: Source, activity: Activity, steps: Steps, device: int, peak: float, operators: pd.DataFrame, places: bool
+    source: Source, activity: Activity, steps: Steps, device: int, peak: float, operators: pd.DataFrame
 ) -> Iterator[pd.DataFrame]:  # fmt: skip
     """Yield the time of causes with the columns of their places."""
     covered = activity.paused
@@ -181,17 +181,14 @@ def _parts(
         for cause, amount in amounts.items():
             sums = pd.Series(amount).groupby(own).sum()
             yield operators.reindex(sums.index).assign(cause=cause, total_ns=sums)
-    yield from _idle(source, activity, steps, device, places)
+    yield from _idle(activity, steps, device)
 
 
-def _idle(
-    source: Source, activity: Activity, steps: Steps, device: int, places: bool
-) -> Iterator[pd.DataFrame]:
+def _idle(activity: Activity, steps: Steps, device: int) -> Iterator[pd.DataFrame]:
     """Yield the idle time of a device by cause and place."""
     for low, high in steps.windows:
-        idle = idle_sums(source, activity, low, high, places)
-        idle = idle[idle["device"] == device]
-        yield idle.assign(cause=[IDLE + idle_gaps.CAUSES[code] for code in idle["cause"]])
+        idle = idle_sums(activity, device, low, high)
+        yield idle.assign(cause=[IDLE + gaps.CAUSES[code] for code in idle["cause"]])
 
 
 def _groups(source: Source, activity: Activity, device: int) -> Iterator[_Group]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.operator_tree import Tree, operator_name
+from pyprof.analysis.operator_tree import Tree, operator_name, tree
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
-from pyprof.analysis.tree_pieces import trees
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import spans, started
 from pyprof.store import reads
@@ -49,9 +48,9 @@ def operator_kernels(source: Source) -> pd.DataFrame:
     around it, as device total of the report operator has it. What no operator launched has no row."""
     texts = reads.texts(source.store)
     parts = [
-        _sums(part, events, source)
+        _sums(activity, tree(activity, texts), source)
         for low, _ in spans(source)
-        for part, events in trees(source.activity(worker_of(low)), texts)
+        for activity in [source.activity(worker_of(low))]
     ]
     table = pd.concat([pd.DataFrame(columns=[*_KEYS, *_SUMS], dtype=np.int64), *parts])
     names = {code: operator_name(texts[code]) for code in table["text"].unique().tolist()}

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.operator_tree import DEVICE_TIMES, Tree, callers, operator_name, tree, weights
+from pyprof.analysis.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity
-from pyprof.analysis.tree_pieces import trees
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
 from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import spans, started
@@ -111,25 +109,9 @@ def _worker(
     Text -1 stands for work that no operator launched, -2 - the id of an operator for work launched in that
     operator's range.
     """
+    events = tree(activity, texts)
     if stacks:
-        events = tree(activity, texts)
-        return _sums(activity, events._replace(stack=callers(activity, events, texts)), source, launched)
-    tables, kernels = zip(*(_sums(part, events, source, launched) for part, events in trees(activity, texts)))
-    return (
-        _added(tables, list(_KEYS), list(_SUMS)),
-        _added(kernels, [*_KEYS, *efficiency.APART], list(efficiency.SUMS)),
-    )
-
-
-def _added(tables: Iterable[pd.DataFrame], keys: list[str], sums: list[str]) -> pd.DataFrame:
-    """Return the sums of rows of equal keys."""
-    return pd.concat(tables).groupby(keys, sort=True)[sums].sum().reset_index()
-
-
-def _sums(
-    activity: Activity, events: Tree, source: Source, launched: tuple[int, int]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the sums of `_worker` over some of its events."""
+        events = events._replace(stack=callers(activity, events, texts))
     inside = np.flatnonzero(started(source, activity.worker, activity.span[1], events.start))
     columns: dict[str, Any] = {key: getattr(events, key)[inside] for key in _KEYS}
     columns |= {"calls": 1, "timed": events.timed[inside].astype(np.int64)}
@@ -147,6 +129,7 @@ def _sums(
     for name, values in weights(activity).items():
         remaining[f"{name}_own"] = remaining[f"{name}_total"] = values[outside]
     table = pd.concat([pd.DataFrame(columns), pd.DataFrame(remaining, columns=list(columns))])
+    table = table.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
     counted = np.zeros(len(events.start) + 1, bool)
     counted[inside] = True
     own = np.flatnonzero(activity.kernel & counted[events.launcher])
@@ -158,7 +141,7 @@ def _sums(
     at = np.r_[own, outside[rest]]
     work = {name: column.take(at) for name, column in activity.work().items()}
     kernels = efficiency.sums(keys, work, efficiency.operators_of(source))
-    return _added([table], list(_KEYS), list(_SUMS)), kernels
+    return table, kernels
 
 
 def _ranges(source: Source) -> dict[int, str]:

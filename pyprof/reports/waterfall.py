@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities, used_steps
-from pyprof.analysis.idle_gaps import gaps
+from pyprof.analysis.gaps import by_cause
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import API_KINDS, Source
 from pyprof.analysis.timeline import Activity
@@ -188,8 +188,8 @@ def divide(activity: Activity, steps: Steps, device: int | None) -> dict[str, tu
         return dict(zip((*classes, "other"), zip((*classes.values(), activity.paused), split)))
     named = {"memcpy": "memory copies", "memset": "memory sets", "communication": "exposed communication"}
     classes = {named.get(name, name): union for name, union in activity.classes(activity.on(device)).items()}
-    idle_gaps = gaps(activity, device, *steps.window)
-    idle = {f"{IDLE}{cause}": Union(start, end) for cause, (start, end) in idle_gaps.items()}
+    gaps = by_cause(activity, device, *steps.window)
+    idle = {f"{IDLE}{cause}": Union(start, end) for cause, (start, end) in gaps.items()}
     split = partition([activity.paused, *classes.values(), *idle.values()], steps.start, steps.end)[1:-1]
     return {name: (union, part) for (name, union), part in zip((classes | idle).items(), split)}
 

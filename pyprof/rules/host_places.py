@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis.gaps import launch_bound
 from pyprof.analysis.host_work import HostWork, main_thread
-from pyprof.analysis.idle_gaps import launch_bound
 from pyprof.analysis.partition import NOTHING, Union
 from pyprof.analysis.places import is_users, place_texts, user_line
 from pyprof.analysis.what_if import Edit
@@ -162,8 +162,8 @@ def _late(run: Run, sample: Sample) -> tuple[Ints, Ints, Ints]:
     if not len(ids):
         return ids, ids, ids
     activity = run.source.activity(sample.worker)
-    causes, _ = launch_bound(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
-    return causes.thread, causes.start, causes.end
+    gaps, _ = launch_bound(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
+    return gaps.thread, gaps.since, gaps.until
 
 
 def _without_operators(run: Run, sample: Sample, work: HostWork) -> tuple[Ints, Ints, Ints]:

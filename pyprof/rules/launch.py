@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.idle_gaps import launch_bound as launch_bound_gaps
+from pyprof.analysis.gaps import launch_bound as launch_bound_gaps
 from pyprof.analysis.partition import Union
 from pyprof.analysis.places import user_line
 from pyprof.analysis.what_if import Edit
@@ -172,8 +172,8 @@ def _waits(run: Run) -> pd.DataFrame:
             continue
         ids = sample.of("id")
         activity = run.source.activity(sample.worker)
-        causes, length = launch_bound_gaps(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
-        place = np.searchsorted(ids, activity.id[causes.event])
+        gaps, length = launch_bound_gaps(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
+        place = np.searchsorted(ids, gaps.event)
         parts.append(
             pd.DataFrame({
                 "operator": sample.of("operator")[place], "waited": length, "alone": sample.alone[place],

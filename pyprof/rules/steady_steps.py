@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.analysis.device_steps import Steps, activities, device_steps
-from pyprof.analysis.idle_gaps import gaps
+from pyprof.analysis.gaps import ALL, by_cause
 from pyprof.analysis.partition import Union, partition
 from pyprof.analysis.source import Source
 from pyprof.analysis.step_phases import IDLE, phases
@@ -75,7 +75,7 @@ class SteadySteps(ABC):
         """Return idle time in the steps of a worker, by cause."""
         first = self._first(activity, start)
         own = Union(np.r_[first, start[1:]], end.copy())
-        idle = gaps(activity, None, first, int(end[-1]))
+        idle = by_cause(activity, ALL, first, int(end[-1]))
         if len(own.start) == 1:
             return idle
         inside = {cause: own.both(Union(*bounds)) for cause, bounds in idle.items()}

@@ -107,8 +107,8 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
     for table, rows in tables:
         if rows.num_rows:
             ingest(name, table, rows)
-            _insert_packed(name, packer.add(table, rows))
-    _insert_packed(name, packer.end())
+            insert_packed(name, packer.add(table, rows))
+    insert_packed(name, packer.end())
     with closing(unsafe(name)) as connection:
         connection.executemany(
             "delete from packed where source = ?", [(table,) for table in packer.unordered]
@@ -125,7 +125,8 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
         connection.executescript("pragma analysis_limit = 1000; analyze;")
 
 
-def _insert_packed(name: str, pieces: Iterable[packed.Piece]) -> None:
+def insert_packed(name: str, pieces: Iterable[packed.Piece]) -> None:
+    """Append pieces to a file that no other process knows yet."""
     for piece in pieces:
         with closing(unsafe(name)) as connection:
             connection.execute("insert into packed values (?, ?, ?, ?, ?)", piece)
@@ -181,7 +182,10 @@ _SELECT = "select {} from {} where id >= ? and id < ? order by id"
 SUMMARY = (
     "fleet.summary"  # fact of a database that has the events of collectives alone (pyprof/fleet/summary.py)
 )
-_OPTIONAL = {"packed"}  # tables that files of this schema lack if they were written before these were added
+_OPTIONAL = {
+    "packed",
+    "place",
+}  # tables that files of this schema lack if they were written before these were added
 
 
 class Store:

@@ -68,8 +68,13 @@ class Packer:
 
     def _piece(self, table: str, rows: pa.Table) -> Piece:
         self._packed.add(table)
-        ids = rows.column("id")
-        return Piece(table, ids[0].as_py(), ids[-1].as_py(), rows.num_rows, pack(rows))
+        return piece(table, rows)
+
+
+def piece(table: str, rows: pa.Table) -> Piece:
+    """Return rows, at most MOST_ROWS in the order of their ids, as a piece."""
+    ids = rows.column("id")
+    return Piece(table, ids[0].as_py(), ids[-1].as_py(), rows.num_rows, pack(rows))
 
 
 def integers(rows: pa.Table) -> pa.Table:

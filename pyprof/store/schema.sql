@@ -176,6 +176,11 @@ create table tile (
 -- Texts of records of the kinds module, loader and idle.
 create table label (id integer primary key, text text);
 
+-- Places of the host, of gaps of the devices. Their gaps are in `packed` alone (`analysis/gaps.py`).
+create table place (
+    id integer primary key, call text, host text, "where" text, operator text, module text, line text, stack text,
+    op_id text);
+
 -- Columns of event, api, op and range once more, for reading all rows (store/packed.py): pieces of consecutive rows, with
 -- the ids of the first and the last; data: Parquet. Derived: a table without pieces is read from its rows.
 create table packed (

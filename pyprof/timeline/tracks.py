@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.analysis.idle_gaps import gaps
+from pyprof.analysis.gaps import CAUSES, clipped, gaps
 from pyprof.analysis.timeline import Activity, Columns
 from pyprof.intervals import groups
 from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
@@ -176,17 +176,11 @@ def _device_tracks(store: Store, activity: Activity, operators: _Operators) -> I
 
 def _idle(activity: Activity, device: int, low: int, high: int, labels: Strings) -> Records:
     """Return the gaps of a device; a record's id is its number among them."""
-    parts = [
-        (start, end, np.full(len(start), labels.code(cause)))
-        for cause, (start, end) in gaps(activity, device, low, high).items()
-    ]
-    start, end, name = (
-        (np.concatenate(part) for part in zip(*parts)) if parts else (np.empty(0, np.int64),) * 3
-    )
-    order = np.argsort(start, kind="stable")
-    start, end, name = start[order], end[order], name[order]
-    zeros = np.zeros(len(start), np.int64)
-    return single(zeros, start, end, np.arange(len(start)), name, zeros)
+    own = clipped(gaps(activity, device), low, high)
+    causes, which = np.unique(own.cause, return_inverse=True)
+    names = np.array([labels.code(CAUSES[code]) for code in causes.tolist()], np.int64)[which]
+    zeros = np.zeros(len(own.start), np.int64)
+    return single(zeros, own.start, own.end, np.arange(len(zeros)), names, zeros)
 
 
 def _waits(store: Store, own: str, labels: Strings) -> Iterator[tuple[str, int, Records]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 
+from pyprof.analysis.gaps import CAUSES, clipped, gaps, place_of
 from pyprof.analysis.source import Source
 from pyprof.marker import readable
-from pyprof.timeline.around import gap_of
+from pyprof.reports.idle import ADVICE
 from pyprof.viewer.details import frames, named_texts
 from pyprof.viewer.host_details import thread_label
 from pyprof.viewer.models import Details, Figure, Partner
@@ -35,50 +36,59 @@ def gap(source: Source, id_: str) -> Details:
     worker, device, number = parse(id_)
     if not source.store.rows("select 1 from worker where id = ?", (worker,)):
         raise Trouble("missing", f"There is no gap {id_}: the profile has no worker {worker}.")
-    one = gap_of(source.store, worker, device, number)
-    if one is None:
+    activity = source.activity(worker)
+    own = clipped(gaps(activity, device), *activity.extent)
+    if device not in activity.devices or number >= len(own.start):
         raise Trouble("missing", f"There is no gap {id_}: device {device} of the worker has fewer.")
-    thread = source.store.rows("select tid, name from thread where id = ?", (one.thread,))
+    one = own.take(slice(number, number + 1))  # type: ignore[arg-type]
+    start, end, cause, event = (
+        int(one.start[0]),
+        int(one.end[0]),
+        CAUSES[int(one.cause[0])],
+        int(one.event[0]),
+    )
+    length = end - start - int(activity.paused.within(one.start, one.end)[0])
+    place = place_of(source.store, one.place).iloc[0]
+    thread = source.store.rows("select tid, name from thread where id = ?", (int(one.thread[0]),))
     kernel = source.store.rows(
         "select coalesce(n.short_name, n.name) from event e join kernel_name n on n.id = e.name where e.id = ?",
-        (one.event,),
+        (event,),
     )
     partners = []
-    if one.event is not None and kernel:
-        partners.append(Partner(relation="ended by", kind="launch", id=str(one.event), title=kernel[0][0]))
-    if one.op_id is not None:
-        partners.append(
-            Partner(relation="operator", kind="op", id=one.op_id, title=one.operator or one.op_id)
-        )
+    if kernel:
+        partners.append(Partner(relation="ended by", kind="launch", id=str(event), title=kernel[0][0]))
+    if place["op_id"]:
+        title = place["operator"] or place["op_id"]
+        partners.append(Partner(relation="operator", kind="op", id=place["op_id"], title=title))
     figures = [
         Figure(
-            key="start", heading="Start (ns)", value=one.start_ns, unit="ns",
+            key="start", heading="Start (ns)", value=start, unit="ns",
             text="From the first event of the recording.",
         ),
         Figure(
-            key="duration", heading="Duration", value=one.length_ns, unit="ns",
+            key="duration", heading="Duration", value=length, unit="ns",
             text="Time in which nothing ran on the device, without pauses in which the recording was read.",
         ),
     ]  # fmt: skip
     return Details(
         kind="gap",
         id=id_,
-        title=one.cause,
+        title=cause,
         subtitle=f"GPU {device} idle",
         figures=figures,
         texts=named_texts(
-            ("advice", "What To Do", one.advice),
-            ("call", "API Call in which the CPU waited", one.call),
-            ("host", "Range or Function of the Host", one.host and readable(one.host)),
-            ("operator", _WHERE.get(one.where or "", "Operator"), one.operator),
-            ("module", "Module", one.module),
-            ("line", "Source Line", one.line),
+            ("advice", "What To Do", ADVICE[cause]),
+            ("call", "API Call in which the CPU waited", place["call"]),
+            ("host", "Range or Function of the Host", place["host"] and readable(place["host"])),
+            ("operator", _WHERE.get(place["where"] or "", "Operator"), place["operator"]),
+            ("module", "Module", place["module"]),
+            ("line", "Source Line", place["line"]),
             ("thread", "Thread", thread_label(*thread[0]) if thread else None),
         ),
-        stack=frames(one.stack or ""),
+        stack=frames(place["stack"] or ""),
         partners=partners,
         roofline=None,
         tables=[],
-        start=one.start_ns,
-        end=one.end_ns,
+        start=start,
+        end=end,
     )

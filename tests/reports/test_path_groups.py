@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyprof import session
 from pyprof.analysis import host_windows, path_walk
-from pyprof.analysis.host_parts import still_open
+from pyprof.analysis.host_windows import still_open
 from pyprof.analysis.host_work import Spans
 from pyprof.store import packed
 from tests import kineto

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gaps and trees of operators: their places, calls around others, and files that are older or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pyprof import session
+from pyprof.errors import FormatError
+from tests import kineto
+from tests.build import Kernel, Launch, Op, Range, Recording, call, scratch
+from tests.reports.test_oracle import load
+
+TRACES = Path(__file__).parents[1] / "traces/gpu"
+
+
+def layers(count: int) -> Recording:
+    """Operators inside one another, each with two kernels, and an event around every ten of them."""
+    what = Recording()
+    for i in range(count):
+        start = 1000 * i
+        if i % 10 == 0:
+            what.ops.append(Op(call("aten::linear", (4, 4), (4, 4)), start, start + 9990))
+        what.ops.append(Op(call("aten::mm", (4, 4), (4, 4)), start + 10, start + 500))
+        what.ranges.append(Range("data", start + 600, start + 700))
+        for j in range(2):
+            what.launches.append(Launch(start + 20 + 30 * j, start + 30 + 30 * j, 2 * i + j + 1))
+            what.kernels.append(Kernel("sgemm", start + 200 + 300 * j, start + 250 + 300 * j, 2 * i + j + 1))
+    return what
+
+
+def test_rows_in_another_order_are_damage():
+    path = Path(scratch()) / "order_dldb.sqlite"
+    load(layers(20)).save(path)
+    for table in ("range", "op"):
+        other = path.with_name("other_dldb.sqlite")
+        shutil.copyfile(path, other)
+        with closing(sqlite3.connect(other)) as connection, connection:
+            connection.execute(
+                f"update {table} set start_ns = start_ns - 20000 where id = (select max(id) from {table})"
+            )
+        with pytest.raises(FormatError, match=f"table {table} is not in the order of its times"):
+            session.load(other).report("critical_path")
+
+
+def test_a_gap_waits_for_the_next_operator_of_its_thread(tmp_path: Path):
+    """The kernel after it was launched outside of operators, and its thread begins the next one after 40 others of
+    another thread."""
+    events = [
+        kineto.op("aten::mm", 0, 10_000), kineto.launch(2_000, 4_000, 1), kineto.kernel("gemm", 5_000, 20_000, 1),
+        kineto.launch(50_000, 52_000, 2), kineto.kernel("gemm", 60_000, 70_000, 2),
+        *(kineto.op("aten::add", start, start + 500, tid=202) for start in range(53_000, 93_000, 1_000)),
+        kineto.op("aten::relu", 100_000, 110_000), kineto.launch(101_000, 102_000, 3),
+        kineto.kernel("relu", 103_000, 104_000, 3),
+    ]  # fmt: skip
+    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    (gap,) = prof.report("idle").query("longest_ns == 40_000").to_dict("records")
+    assert (gap["cause"], gap["where"], gap["operator"]) == ("launch-bound", "before", "relu")
+
+
+@pytest.mark.parametrize("name", ["attention.sqlite", "two_streams.pt.trace.json"])
+def test_gaps_of_a_file_without_their_rows_are_worked_out(name: str, tmp_path: Path):
+    """A database that was written before gaps had rows."""
+    recording, path = tmp_path / name, tmp_path / "net_dldb.sqlite"
+    recording.write_bytes(gzip.decompress((TRACES / f"{name}.gz").read_bytes()))
+    session.load(recording).save(path)
+    expected = session.load(path).report("idle", group_by="place")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("delete from packed where source = 'gap'").rowcount == 1
+        connection.execute("drop table place")
+    assert len(expected) > 3
+    assert session.load(path).report("idle", group_by="place").equals(expected)
+
+
+def test_calls_around_a_border_are_counted_once(tmp_path: Path):
+    """A call of an operator has others inside it, in other pieces; what they launch is the outermost one's, too."""
+    events = [
+        kineto.op("aten::conv2d", 0, 200_000),
+        *(kineto.op("aten::mm", start, start + 8_000) for start in range(1_000, 191_000, 10_000)),
+        *(kineto.launch(start + 1_000, start + 2_000, start) for start in range(1_000, 191_000, 10_000)),
+        *(
+            kineto.kernel("gemm", start + 3_000, start + 4_000, start)
+            for start in range(1_000, 191_000, 10_000)
+        ),
+    ]
+    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    table = prof.report("operator", group_by="name").set_index("name")
+    assert (table.loc["aten::conv2d", "calls"], table.loc["aten::mm", "calls"]) == (1, 19)
+    assert table.loc["aten::conv2d", "device_total_ns"] == table.loc["aten::mm", "device_total_ns"] == 19_000
+    assert table.loc["aten::conv2d", "host_total_ns"] == 200_000
