@@ -10,8 +10,7 @@ Across ranks, a collective that all ranks exchange data in (`collective_groups`)
 whose kernel is the shortest: the path goes on there. Times of other ranks are put on the clock of the step's worker
 (`rank_clocks`); where that would be later than where the path is already, the path does not go back.
 
-Steps are taken in groups (`path_walk`), in the order of time: in memory are the events of the devices, and what the
-host did in the steps of a group.
+Steps are taken in groups (`path_walk`), in the order of time.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import pandas as pd
 from pyprof.analysis.collective_groups import MUTUAL, collectives
 from pyprof.analysis.dependencies import NONE, STREAM, Dependencies
 from pyprof.analysis.device_steps import activities
-from pyprof.analysis.host_pieces import Host, HostPieces
+from pyprof.analysis.host_time import HostTime
 from pyprof.analysis.rank_clocks import between, clocks
 from pyprof.analysis.source import Source
 from pyprof.analysis.timeline import Activity, Excerpt
@@ -46,7 +45,7 @@ class Rank:
 
     def __init__(self, source: Source, worker: int, excerpt: Excerpt | None = None):
         self.activity: Activity = excerpt or source.activity(worker)
-        self.host = Host(self.activity)
+        self.host = HostTime(self.activity)
         self.releases = Dependencies(self.activity)
         activity = self.activity
         self.part: Ints = np.where(
@@ -75,11 +74,6 @@ class Rank:
         head = np.where(follows[order], np.int32(0), np.arange(len(order), dtype=np.int32))
         return order, place, np.maximum.accumulate(head, out=head)
 
-    @cached_property
-    def pieces(self) -> HostPieces:
-        """The host's work in all of the recording."""
-        return HostPieces.whole(self.host)
-
 
 class StepEnd(NamedTuple):
     """A step on a worker, with its bounds on that worker's clock; `length` without pauses in which the recording was
@@ -97,13 +91,11 @@ class Paths(NamedTuple):
 
     `segments`: `path`: index in `steps`; `part`, `worker`, `event` (its place, -1 on the host), `thread` (-1 on a
     device), `low` and `high`, `begin`: the low end on the worker's own clock; `length` without pauses in which the
-    recording was read; on the host also `operator`, `text`, `function`, `call` as in `HostPieces.of`, else -1.
-    `pieces`: the host's work in them, by worker.
+    recording was read; on the host also `operator`, `text`, `function`, `call` as in `HostTime.of`, else -1.
     """
 
     steps: list[StepEnd]
     segments: pd.DataFrame
-    pieces: dict[int, HostPieces]
 
 
 def steps_of(source: Source) -> list[StepEnd]:
@@ -156,17 +148,16 @@ def last_arrivals(source: Source) -> dict[int, LastArrival]:
     return {instance: LastArrival(worker, event, length) for instance, worker, event, length in zip(*columns)}
 
 
-def numbered(rank: Rank, pieces: HostPieces | None, segments: pd.DataFrame) -> pd.DataFrame:
+def numbered(rank: Rank, segments: pd.DataFrame) -> pd.DataFrame:
     """Return segments of a rank with their places as numbers, -1 for none: `kernel`: of the table `kernel_name`; `call`
     and `host`: of `string`; `operator`; `where`: 0: in the operator, 1: before it, 2: a kernel of it; `stack`: of
-    Python functions, for `Host.stack`. `pieces`: the work of its host; None if no segment is there."""
+    Python functions, for `HostWork.stack`."""
     event, thread, begin = (segments[name].to_numpy(np.int64) for name in ("event", "thread", "begin"))
     on_host = (thread >= 0) & (event < 0)
     following, stack = (np.full(len(event), NONE, np.int64) for _ in range(2))
-    if pieces is not None:
-        host = np.flatnonzero(on_host)
-        following[host] = pieces.work.following(thread[host], begin[host])
-        stack[host] = pieces.stacks(thread[host], begin[host])
+    if len(host := np.flatnonzero(on_host)):
+        following[host] = rank.host.work.following(thread[host], begin[host])
+        stack[host] = rank.host.work.stacks(thread[host], begin[host])
     inside = segments["operator"].to_numpy(np.int64)
     own = at_places(rank.operator, event)
     operator = np.where(on_host, np.where(inside >= 0, inside, following), own)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way back through steps: the segments of their critical paths, as `critical_path` describes them.
 
-Steps are walked through one by one. What the host did in its segments is looked up for a group of steps at once: in
-time, a group ends where enough rows have come together.
+Steps are walked through one by one. What the host did in its segments is looked up for a group of steps at once: a
+group ends where enough segments have come together.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from pyprof.analysis.critical_path import (
     steps_of,
 )
 from pyprof.analysis.dependencies import LAUNCH, NEVER, NONE, OTHER_STREAM, STREAM
-from pyprof.analysis.host_pieces import CALLING, LOADING, HostPieces
-from pyprof.analysis.host_windows import HostWindows
+from pyprof.analysis.host_time import CALLING, LOADING, HostTime
 from pyprof.analysis.rank_clocks import between, clocks
 from pyprof.analysis.source import Source
 from pyprof.intervals import groups
@@ -45,7 +44,6 @@ _PLACE = ("operator", "text", "function", "call")
 _SEGMENT = ("path", "part", "worker", "event", "thread", "begin", "low", "high", "length", *_PLACE)
 _TYPES = {"part": np.int8, "begin": np.int64, "low": np.int64, "high": np.int64}  # of others int32
 _SEGMENTS = 1 << 17  # of a group
-_HOST_ROWS = 1 << 18  # of the tables of the host that are read for a group
 
 
 class _Node(NamedTuple):
@@ -73,10 +71,6 @@ class Walk:
         self._across, self._places = across, places
         self._clocks, self._last = clocks(source.store), last
         self._starts: dict[int, Ints] = {}  # of the steps, by the clock of each worker
-        self._windows: dict[int, HostWindows] = {}
-        self._lows: dict[
-            int, int
-        ] = {}  # by worker, the time before which no step of the group or later begins
         self._clear(0)
 
     def _clear(self, first: int) -> None:
@@ -85,18 +79,13 @@ class Walk:
         # Columns of _ROW, of single segments and of runs of events.
         self._rows: list[tuple[int, ...]] = []
         self._blocks: list[Ints] = []
-        self._segments = self._read = 0
-        for worker in self._starts:
-            self._lows[worker] = self._low(worker)
-
-    def _low(self, worker: int) -> int:
-        return int(self._starts[worker][self._first :].min(initial=-NEVER)) - 1
+        self._segments = 0
 
     def paths(self) -> Iterator[Paths]:
         """Yield the paths, in groups."""
         for place, step in enumerate(self._steps):
             self._walk(place, step)
-            if self._segments >= _SEGMENTS or self._read >= _HOST_ROWS or place == len(self._steps) - 1:
+            if self._segments >= _SEGMENTS or place == len(self._steps) - 1:
                 yield self._group(place + 1)
                 self._clear(place + 1)
 
@@ -120,8 +109,6 @@ class Walk:
         if worker not in self._starts:
             start = np.array([step.start for step in self._steps])
             self._starts[worker] = self._between(self._of_steps(), worker, start)
-            self._lows[worker] = self._low(worker)
-            self._windows[worker] = HostWindows(self._ranks[worker].host)
         self._rank, self._worker, self._limit = self._ranks[worker], worker, self._time
         self._own_start = int(self._starts[worker][self._place])
 
@@ -234,8 +221,6 @@ class Walk:
                     break
                 place -= 1
         self._add(HOST, min(begin, time), thread=thread, finish=time)
-        if self._places:
-            self._read += self._windows[self._worker].read(self._lows[self._worker], time)
         if wait is None:
             self._add(UNRECORDED, NEVER)
             return None
@@ -252,12 +237,10 @@ class Walk:
         ends_on = np.array([step.worker for step in steps], np.int64)
         tables = [{name: column[~on_host] for name, column in table.items()}]
         tables[0] |= dict.fromkeys(_PLACE, np.full(len(tables[0]["path"]), NONE))
-        pieces: dict[int, HostPieces] = {}
         own_rows = {name: column[on_host] for name, column in table.items()}
         for worker, places in groups(own_rows["worker"]):
-            pieces[worker] = self._windows[worker].pieces()
             own = {name: column[places] for name, column in own_rows.items()}
-            tables.append(self._pieces(worker, pieces[worker], own, ends_on))
+            tables.append(self._pieces(worker, self._ranks[worker].host, own, ends_on))
         path, low = (np.concatenate([one[name] for one in tables]) for name in ("path", "low"))
         order = np.lexsort((-low, path))
         columns = {
@@ -269,9 +252,9 @@ class Walk:
         for worker, places in groups(ends_on[columns["path"]]):
             paused = self._ranks[worker].activity.paused
             length[places] -= paused.within(columns["low"][places], columns["high"][places])
-        return Paths(steps, pd.DataFrame(columns | {"length": length}, columns=_SEGMENT), pieces)
+        return Paths(steps, pd.DataFrame(columns | {"length": length}, columns=_SEGMENT))
 
-    def _pieces(self, worker: int, host: HostPieces, rows: dict[str, Ints], ends_on: Ints) -> dict[str, Ints]:
+    def _pieces(self, worker: int, host: HostTime, rows: dict[str, Ints], ends_on: Ints) -> dict[str, Ints]:
         """Return segments of the host of a rank divided by what it did. `ends_on`: the worker of each step."""
         finish, path = rows["finish"], rows["path"]
         begin = np.minimum(np.maximum(rows["begin"], self._starts[worker][self._first + path] - 1), finish)

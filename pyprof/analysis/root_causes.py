@@ -17,7 +17,7 @@ import pandas as pd
 from pyprof.analysis.collective_groups import collectives
 from pyprof.analysis.critical_path import Rank, StepEnd, last_ends, numbered
 from pyprof.analysis.delay_causes import OWN, explain_delays
-from pyprof.analysis.host_pieces import CALLING, LOADING, OUTSIDE
+from pyprof.analysis.host_time import CALLING, LOADING, OUTSIDE
 from pyprof.analysis.host_work import cut_at
 from pyprof.analysis.places import PLACE_COLUMNS, place_texts
 from pyprof.analysis.rank_clocks import between, clocks
@@ -206,7 +206,7 @@ def _times(source: Source, rank: Rank, device: int, rows: pd.DataFrame) -> pd.Da
     place = np.searchsorted(activity.id, rows["event"].to_numpy())
     launch = activity.launch[place]
     thread = np.where(launch >= 0, np.r_[activity.call["thread"].values, 0][launch], rank.host.main)
-    pieces = rank.pieces.of(thread.astype(np.int64)[stretch], low, high)
+    pieces = rank.host.of(thread.astype(np.int64)[stretch], low, high)
     kind = pieces["kind"].to_numpy()
     host_time = pieces.assign(
         row=stretch[pieces["stretch"].to_numpy()], event=-1, begin=pieces["low"], time=pieces["high"] - pieces["low"],
@@ -215,10 +215,10 @@ def _times(source: Source, rank: Rank, device: int, rows: pd.DataFrame) -> pd.Da
     table = pd.concat([device_time, host_time], ignore_index=True)
     places = ["operator", "text", "function", "call"]
     table[places] = table[places].fillna(-1).astype(np.int64)
-    table = numbered(rank, rank.pieces, table)
+    table = numbered(rank, table)
     keys = ["row", "part", "kernel", "call", "host", "where", "operator", "stack"]
     table = table.groupby(keys, sort=False)["time"].sum().reset_index()
-    texts = place_texts(source.store, rank.host.stack, table)
+    texts = place_texts(source.store, rank.host.work.stack, table)
     kernels = dict(source.store.rows("select id, short_name from kernel_name"))
     texts["kernel"] = table["kernel"].map(kernels).astype(object)
     columns = ["instance", *_RANK, "last", "reference"]

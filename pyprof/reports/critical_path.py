@@ -127,7 +127,7 @@ def _sums(group: Paths, ranks: dict[int, Rank], numbers: list[str], of_steps: li
     for worker in every["worker"].unique().tolist():
         segments = every[every["worker"] == worker]
         if numbers:
-            segments = numbered(ranks[worker], group.pieces.get(worker), segments)
+            segments = numbered(ranks[worker], segments)
         sums = segments.groupby(["worker", "part", *of_steps, *numbers], sort=False).agg(
             count=("length", "size"), total_ns=("length", "sum"), longest_ns=("length", "max")
         )
@@ -143,7 +143,7 @@ def _named(source: Source, table: pd.DataFrame, ranks: dict[int, Rank], numbers:
         parts = []
         for worker in table["worker"].unique().tolist():
             own = table[table["worker"] == worker].reset_index(drop=True)
-            texts = place_texts(source.store, ranks[worker].host.stack, own)
+            texts = place_texts(source.store, ranks[worker].host.work.stack, own)
             texts["kernel"] = own["kernel"].map(kernels).astype(object)
             parts.append(own.drop(columns=numbers).join(texts))
         table = pd.concat(parts, ignore_index=True)

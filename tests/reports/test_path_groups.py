@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Critical paths of steps in groups, and the host in windows of time, say what they say of the whole."""
+"""Critical paths of steps in groups say what they say of the whole."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.analysis import host_windows, path_walk
-from pyprof.analysis.host_windows import still_open
-from pyprof.analysis.host_work import Spans
+from pyprof.analysis import path_walk
 from pyprof.store import packed
 from tests import kineto
 from tests.build import examples
@@ -33,11 +29,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(patch: pytest.MonkeyPatch, size: int) -> None:
-    """Make parts of so many rows, and groups of one step if it has as many segments or reads as many rows."""
+    """Make parts of so many rows, and groups of one step if it has as many segments."""
     patch.setattr(packed, "MOST_ROWS", size)
     patch.setattr(path_walk, "_SEGMENTS", size)
-    patch.setattr(path_walk, "_HOST_ROWS", size)
-    patch.setattr(host_windows, "_AT_ONCE", size)
 
 
 def check(prof: session.Profile, size: int) -> None:
@@ -80,26 +74,6 @@ def steps(count: int) -> list[kineto.Event]:
     return events
 
 
-def test_a_window_has_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """In memory is what is open, and what was read for a step: not what came before."""
-    prof = session.load(kineto.write(tmp_path / "trace.json", steps(30)))
-    check(prof, 6)
-    held: list[int] = []
-    pieces = host_windows.HostWindows.pieces
-
-    def counted(self: Any) -> Any:
-        held.append(sum(table.count for table in self._tables))
-        return pieces(self)
-
-    monkeypatch.setattr(host_windows.HostWindows, "pieces", counted)
-    small(monkeypatch, 6)
-    prof.report("critical_path")
-    assert len(held) > 10
-    assert (
-        max(held) <= 3 * 2 * 6 + 4
-    )  # of three tables two parts; the epoch, the step before and its last call
-
-
 def test_the_next_operator_may_begin_many_groups_later(tmp_path: Path):
     """A second thread launches in the first step outside of operators; it runs one in the last step."""
     other, last = kineto.TID + 1, 20
@@ -113,18 +87,3 @@ def test_the_next_operator_may_begin_many_groups_later(tmp_path: Path):
     check(prof, 4)
     table = prof.report("critical_path")
     assert "relu" in table.query("where == 'before'")["operator"].tolist()
-
-
-@pytest.mark.parametrize(
-    ("start", "length", "needed"),
-    [
-        ([0, 50], [100, 150], [0, 1]),  # cut at 100 by the first: both are needed until it ends
-        ([0, 10, 50], [100, 20, 150], [0, 2]),
-        ([0, 120], [100, 80], [1]),
-        ([0, 50, 90], [100, 60, 90], [0, 1, 2]),  # the third is in the second, and cut with it by the first
-    ],
-)
-def test_what_cuts_an_open_interval_stays_with_it(start, length, needed):
-    n = len(start)
-    spans = Spans(np.zeros(n, np.int64), np.arange(n), np.array(start), np.array(length))
-    assert still_open(spans, 150).tolist() == needed
