@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyprof.analysis import gaps, iteration_cuts
+from pyprof.analysis import gaps, iteration_cuts, rank_work
 from pyprof.analysis.aggregation import aggregate
 from pyprof.analysis.iteration_cuts import Iterations
 from pyprof.model import Trace
@@ -60,6 +60,7 @@ def build(
         files.create(name, _with_progress(recorded, progress), recorded.meta)
         with files.Store(name, own=True, label=recorded.path) as database:
             gaps.add(database, name)
+            rank_work.add(database, name)
             aggregate(
                 database,
                 first,

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pyprof.analysis import gaps
+from pyprof.analysis import gaps, rank_work
 from pyprof.analysis.aggregation import aggregate, aggregations
 from pyprof.model import Column
 from pyprof.prof.kernels import describe
@@ -36,6 +36,7 @@ from pyprof.store.write import columns
 _DERIVED = frozenset({
     "op_block", "event_block", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
     "op_stat", "op_kernel_stat", "track", "tile", "label", "packed", "place",
+    "launch", "moment", "moment_operator",
 })  # fmt: skip
 # Columns of facts before 2.0, by their names since then.
 _FORMER = {
@@ -78,6 +79,7 @@ def upgrade(
         with Store(name, own=True, label=old.label) as database, database.translate_errors():
             _fill_blocks(database, name)
             gaps.add(database, name)
+            rank_work.add(database, name)
             for aggregation in existing:
                 aggregate(
                     database,

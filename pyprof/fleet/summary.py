@@ -15,7 +15,6 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from pyprof.analysis import rank_work
 from pyprof.analysis.steady_state import write_steady
 from pyprof.store import files
 from pyprof.store.files import Store
@@ -29,7 +28,7 @@ _TABLES = {
     "stack": "id in (select stack from operator)", "kernel_name": "", "verdict": "", "worker": "", "device": "",
     "step": "", "pause": "", "collective": "", "event": _OF_COLLECTIVES, "iteration_set": "", "iteration": "",
     "iteration_part": "", "iteration_device": "", "aggregation": "", "op_stat": "", "op_kernel_stat": "",
-    "event_block": "",
+    "event_block": "", "launch": "", "moment": "", "moment_operator": "",
 }  # fmt: skip
 # Tables that a recording is left out of if nothing in it cuts it as the others are cut.
 _ITERATIONS = {
@@ -63,7 +62,6 @@ def _reduced(database: str, whole: Part, cut: bool) -> Iterator[tuple[str, pa.Ta
                 table,
                 pa.table({name: pa.array(cells, _TYPES[types[name]]) for name, cells in zip(types, columns)}),
             )
-        yield from rank_work.tables(store)
 
 
 def joined(summaries: Sequence[bytes], shifts: Sequence[int]) -> bytes:

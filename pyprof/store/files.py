@@ -182,10 +182,8 @@ _SELECT = "select {} from {} where id >= ? and id < ? order by id"
 SUMMARY = (
     "fleet.summary"  # fact of a database that has the events of collectives alone (pyprof/fleet/summary.py)
 )
-_OPTIONAL = {
-    "packed",
-    "place",
-}  # tables that files of this schema lack if they were written before these were added
+# Tables that files of this schema lack if they were written before these were added.
+_OPTIONAL = {"packed", "place", "launch", "moment", "moment_operator"}
 
 
 class Store:

@@ -9,6 +9,7 @@ import random
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ import pytest
 import pyprof
 from pyprof import fleet
 from pyprof.analysis import rank_work
+from pyprof.analysis.timeline import Activity
 from pyprof.errors import FormatError
 from pyprof.session import Profile
-from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 from tests.reports import simulated
@@ -31,8 +32,6 @@ from tests.reports.test_delays import op, random_files
 PART = {
     "loader": "dataloader", "operator": "host", "kernel": "kernels", "call": "launch", "python": "other"
 }  # fmt: skip
-# What a summary has no rows of, or not all.
-_EVENTS = ("api", "op", "range", "io", "dataloader", "memory", "replayed", "site", "geometry", "packed")
 
 
 @pytest.fixture(autouse=True)
@@ -53,20 +52,13 @@ def written(folder: Path, traces: list[list[dict[str, Any]]]) -> Path:
     return folder
 
 
-def summarized(whole: Profile, path: Path) -> Profile:
-    """The database of all ranks as the summary of a fleet: without events but those of collectives."""
+def without_rows(whole: Profile, path: Path) -> Profile:
+    """The database as it was before arrivals had rows."""
     whole.database.copy(str(path))
-    statements = Path(files.__file__).with_name("summary.sql").read_text()
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(statements)
-        connection.execute("delete from event where id not in (select event from collective)")
-        for table in _EVENTS:
-            connection.execute(f"delete from {table}")
-        connection.execute("insert into meta values (?, 'yes')", (files.SUMMARY,))
-        connection.commit()
-    for table, rows in rank_work.tables(whole.database):
-        files.ingest(str(path), table, rows)
-    return Profile(Store(path, summary=True))
+        for table in ("launch", "moment", "moment_operator"):
+            connection.execute(f"drop table {table}")
+    return Profile(Store(path))
 
 
 def assert_equal(summary: Profile, whole: Profile) -> None:
@@ -75,11 +67,11 @@ def assert_equal(summary: Profile, whole: Profile) -> None:
         pd.testing.assert_frame_equal(one, other)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_random_ranks_have_the_causes_that_their_events_give(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_a_database_without_arrivals_has_the_same_causes(seed: int, tmp_path: Path) -> None:
     whole = pyprof.load(written(tmp_path / "run", random_files(seed)))
     assert len(whole.report("stragglers"))
-    assert_equal(summarized(whole, tmp_path / "fleet.sqlite"), whole)
+    assert_equal(without_rows(whole, tmp_path / "older.sqlite"), whole)
 
 
 def cells(rows: list[tuple[int, int]]) -> set[int]:
@@ -89,12 +81,11 @@ def cells(rows: list[tuple[int, int]]) -> set[int]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_time_of_operators_is_what_is_left_of_each(seed: int, tmp_path: Path) -> None:
-    """Of stretches that overlap, microsecond by microsecond."""
+    """Between moments, microsecond by microsecond."""
     whole = pyprof.load(written(tmp_path / "run", random_files(seed)))
     store = whole.database
     rng = random.Random(seed)
-    bounds = [sorted(rng.randrange(0, 6_000_000, 1000) for _ in range(2)) for _ in range(9)]
-    begin, end = np.array(bounds).T
+    moments = sorted({rng.randrange(0, 6_000_000, 1000) for _ in range(9)})
     own = f"id >= {first_id(1)} and id < {first_id(2)}"
     device = store.rows(f"select device from event where {own}")[0][0]
     busy = cells(
@@ -107,10 +98,12 @@ def test_time_of_operators_is_what_is_left_of_each(seed: int, tmp_path: Path) ->
     expected: Counter[tuple[int, int]] = Counter()
     for operator, start, stop in store.rows(f"select operator, start_ns, end_ns from op where {own}"):
         left = cells([(start, stop)]) - busy
-        for row, (low, high) in enumerate(bounds):
-            expected[row, operator] += 1000 * len(left & set(range(low // 1000, high // 1000)))
-    table = rank_work.rank_work(store, 1).in_operators(device, begin, end)
-    sums = table.groupby(["row", "operator"])["time"].sum()
+        for low, high in pairwise(moments):
+            expected[low, operator] += 1000 * len(left & set(range(low // 1000, high // 1000)))
+    activity = Activity(store, 1)
+    other = activity.union(activity.on(device)).with_(activity.dataloader).with_(activity.runtime)
+    table = rank_work._operators(activity, device, np.array(moments), other).to_pandas()
+    sums = table.set_index(["time_ns", "operator"])["host_ns"]
     assert sums.to_dict() == {key: time for key, time in expected.items() if time}
     assert len(sums)
 
@@ -138,7 +131,6 @@ def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> 
     assert (row["worker"], row["late_ns"], row["operator"]) == ("rank2", 400_000, "nonzero")
     # Of 400 us more in the operator, 100 are under the collective, and 1 is in the call that launched it.
     assert (row["host_ns"], row["communication_ns"], row["launch_ns"]) == (299_000, 100_000, 1_000)
-    assert_equal(summarized(whole, tmp_path / "fleet.sqlite"), whole)
     opened = fleet.open(tmp_path / "run", store=tmp_path / "store")
     assert_equal(opened.summary, whole)
 
@@ -156,9 +148,9 @@ def test_a_fleet_names_the_guilty_rank_and_its_part(fault: str, tmp_path: Path) 
 
 
 def test_a_summary_without_a_moment_is_damaged(tmp_path: Path) -> None:
-    whole = pyprof.load(written(tmp_path / "run", random_files(1)))
-    path = tmp_path / "fleet.sqlite"
-    summarized(whole, path)
+    run = written(tmp_path / "run", random_files(1))
+    fleet.open(run, store=tmp_path / "store")
+    path = tmp_path / "store/fleet.sqlite"
     for table in ("moment", "launch"):
         copy = tmp_path / f"{table}.sqlite"
         copy.write_bytes(path.read_bytes())
