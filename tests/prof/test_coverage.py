@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What share of the time has exact figures: all of the products', and nothing without a name and a reason.
+"""The coverage ledger: of which share of the time the figures are known, and exact. No gap is without a reason.
 
 Programs are recorded here, whatever torch runs for them on this machine's CPU; recordings of others have GPU kernels.
 Times vary from run to run, so the claims are about rows: no product without exact FLOPs, no gap that is not expected.
@@ -16,18 +16,21 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
 from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
 import pyprof
 from pyprof.model import BASES
+from pyprof.netdict import read
 from pyprof.prof import coverage
 from pyprof.prof.columns import View
 from pyprof.prof.unknown_costs import gaps
 from pyprof.session import load
 from tests import build
-from tests.build import call, recording
+from tests.build import call, examples, recording
+from tests.parse.test_join import recordings
 
 Program = Callable[[], None]
 
@@ -256,7 +259,7 @@ def test_a_recording_without_shapes_claims_nothing(data: Path) -> None:
 
 
 MADE = f"""
-    {call("torch.nn.functional.linear", (8, 4), (5, 4))}
+    {call("torch.nn.functional.linear", (8, 4), (5, 4), trace=["train.py:9"], module="net.fc")}
         aten::addmm, seq = 10
             > 50 sgemm
     {call("mine::fused", (8, 4))}
@@ -274,6 +277,11 @@ MADE = f"""
 @pytest.fixture
 def made(tmp_path: Path) -> View:
     return _view(build.write_nsys(tmp_path / "f", recording(MADE)))
+
+
+def test_each_line_says_what_share_of_the_time_is_known(made: View) -> None:
+    known = {e.what: e.parts["known"] for e in coverage.ledger(made) if "known" in e.parts}
+    assert known == {"operator": 95, "shapes": 80, "source line": 50, "module": 50, "launch record": 99}
 
 
 def test_a_default_never_counts_as_exact(made: View) -> None:
@@ -306,6 +314,9 @@ def test_every_gap_has_a_name_and_a_reason(made: View) -> None:
         ("no operator", "unknown", "no launch record", 1, 1),
     ]
     lines = coverage.text(made, "net.sqlite").splitlines()
+    assert lines[0] == "net.sqlite: 7 kernels, 100 ns; percent of that time"
+    assert lines[-1] == "  lost: 1 GPU events without a launch record (kept)"
+    assert "  operator      known 95.0 %, unknown 5.0 % (2 rows)" in lines
     assert "  products      exact FLOPs 50.0 %, no exact FLOPs 20.0 %, no product 30.0 %" in lines
     assert "  mine::fused 30.0 %: default, FLOPs and bytes; no formula" in lines
 
@@ -381,3 +392,16 @@ def test_the_benchmark_prints_a_row_per_recording_and_names_what_misses_the_aims
     assert done.returncode == 1
     assert "* mine::fused, 30.00 % in 2 rows: default, no exact FLOPs and bytes; no formula" in done.stdout
     assert done.stdout.endswith("are missed by: bad.\n")
+
+
+def test_without_rows_the_ledger_is_empty() -> None:
+    assert coverage.text(View(read([])), "net.dict").startswith("net.dict: 0 kernels, 0 ns")
+
+
+@examples(40)
+@given(recordings())
+def test_the_parts_of_each_line_add_up(what: build.Recording) -> None:
+    found = _view(build.write_nsys(Path(build.scratch()) / "f", what))
+    total = int(found.rows.duration.sum())
+    assert {sum(entry.parts.values()) for entry in coverage.ledger(found)} == {total}
+    assert {sum(entry.counts.values()) for entry in coverage.ledger(found)} == {len(found.rows)}
