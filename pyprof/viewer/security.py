@@ -21,6 +21,7 @@ import hashlib
 import hmac
 import html
 import ipaddress
+import os
 import secrets
 import socket
 import time
@@ -150,10 +151,25 @@ class Guard:
         self._single[code] = time.monotonic() + _VISIT_SECONDS
         return code
 
-    def visits(self, token: str) -> bool:
-        """Return whether this is the token, or one for a single visit, which is used up."""
+    def visits(self, token: str, ports: tuple[int, int] | None = None) -> bool:
+        """Return whether this is the token, or one for a single visit, which is used up. Another user, who may have
+        read it on the browser's command line, is refused. `ports`: of the client and the server."""
+        if ports and token in self._single and _foreign(*ports):
+            return False
         ends = self._single.pop(token, None)
         return self.matches(token) if ends is None else time.monotonic() < ends
+
+
+def _foreign(client: int, server: int) -> bool:
+    """Return whether a connection over loopback is another user's, as far as the system (Linux) says. Root's may be
+    that of a relay, into a container for example."""
+    users = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/net/{name}", encoding="ascii") as rows:
+            for _, own, other, *more in map(str.split, rows):
+                if own.endswith(f":{client:04X}") and other.endswith(f":{server:04X}"):
+                    users.add(int(more[4]))
+    return any(user not in (0, os.geteuid()) for user in users)
 
 
 def _machine_names() -> set[str]:
@@ -239,7 +255,7 @@ class Security:
         except ValueError:
             return _problem(Trouble("parameter", f"The URL has more than {_FIELDS} parameters."), 400)
         tokens = [value for name, value in query if name == "token"]
-        if tokens and not api and scope["method"] == "GET" and guard.visits(tokens[-1]):
+        if tokens and not api and scope["method"] == "GET" and guard.visits(tokens[-1], _ports(scope)):
             remaining = urlencode([pair for pair in query if pair[0] != "token"])
             return self._welcome(
                 _relative_link(f"/{quote(scope['path'].rpartition('/')[2])}", remaining), headers
@@ -277,6 +293,12 @@ class Security:
         )
         answer.headers["cache-control"] = "no-store"
         return answer
+
+
+def _ports(scope: Scope) -> tuple[int, int] | None:
+    """Return the ports of the client and the server; None for a Unix socket."""
+    client, server = scope.get("client"), scope.get("server")
+    return (client[1], server[1]) if client and server and server[1] is not None else None
 
 
 async def _skip_body(receive: Receive) -> None:

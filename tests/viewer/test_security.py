@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -171,6 +174,20 @@ def test_a_token_for_one_visit(locked):
     assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 303
     assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 401
     assert ask(locked, token=code).status_code == 401
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_token_for_one_visit_is_for_our_user(locked):
+    """Who reads it on the browser's command line is faster than the browser."""
+    code = locked.guard.single()
+    ask_as_another = (
+        "import encodings.idna, http.client, os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "asked = http.client.HTTPConnection(sys.argv[1]); asked.request('GET', sys.argv[2])\n"
+        "print(asked.getresponse().status)"
+    )
+    words = [sys.executable, "-c", ask_as_another, urlsplit(locked.url).netloc, f"/?token={code}"]
+    assert subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout == b"401\n"
+    assert httpx.get(f"{locked.url}/?token={code}", trust_env=False).status_code == 303
 
 
 def test_a_token_for_one_visit_ends_after_a_minute(locked, monkeypatch):
