@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,15 @@ def edited(source: str, block: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What git has, elsewhere, with an install of it on PATH: `bin` beside it."""
-    folder = tmp_path_factory.mktemp("somewhere") / "pyprof"
+def clone() -> Iterator[Path]:
+    """What git has, in a folder with a short path as a user's, with an install of it on PATH: `bin` beside it."""
+    with tempfile.TemporaryDirectory() as outer:
+        folder = Path(outer) / "pyprof"
+        install(folder)
+        yield folder
+
+
+def install(folder: Path) -> None:
     for path in tracked():
         target = folder / path.relative_to(ROOT)
         if target.parts[len(folder.parts)] in ("README.md", "docs", "examples", "pyprof", "scripts"):
@@ -91,7 +98,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n')
         (programs / name).chmod(0o755)
-    return folder
 
 
 def environment(clone: Path) -> dict[str, str]:

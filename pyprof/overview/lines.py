@@ -40,6 +40,7 @@ _ON_GPU = {
 _LEAST = 1.0  # percent of a step: causes of idle time with less are added up
 _TIMES, _CALLS = 80, 110  # widths that have room for these columns
 _BETWEEN = 2  # columns
+_PATH = 44  # columns, of a path in a finding: with a few words it fits a line of `NARROW`
 _FAILED = 5  # recordings of a fleet that were not read, and are named
 _SPACE = "\xa0"  # non-breaking space
 
@@ -55,7 +56,7 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     advice = _advice(overview, width, encoding)
     known = len(fixed) + len(advice) + len(step)
     rows = rows[: max(MOST - 1 - known, 0)]  # a finding needs at least one line
-    finding = wrap(finding_text(overview, encoding), width, MOST - known - len(rows))
+    finding = wrap(short_paths(finding_text(overview, encoding), encoding), width, MOST - known - len(rows))
     blank = [""] if MOST - known - len(rows) - len(finding) >= 2 else []
     shares, ending = fixed[: 1 + len(cost)], fixed[1 + len(cost) :]
     return [*step, *blank, *rows, *blank, *shares, *finding, *advice, *ending]
@@ -280,6 +281,15 @@ def finding_text(overview: Figures, encoding: str = "utf-8") -> str:
     if saves:
         saves += ")" if best.share is None else f", {best.share:.1f} %)"
     return f"Finding{saves}: {visible(best.problem, encoding)}"
+
+
+def short_paths(text: str, encoding: str = "utf-8") -> str:
+    """Cut off the beginning of long paths: their end, with the line, is worth the room.
+
+    >>> short_paths("mostly in /home/user/experiments/vision/resnet50/train.py:33.")
+    'mostly in …er/experiments/vision/resnet50/train.py:33.'
+    """
+    return re.sub(r"\S*/\S*", lambda word: shorten(word[0], _PATH, 0, encoding), text)
 
 
 def _advice(overview: Figures, width: int, encoding: str) -> list[str]:
