@@ -29,17 +29,18 @@ NOTICES = "pyprof/viewer/static/third-party.txt"
 
 
 def description() -> str:
-    """README.md without images and with relative links as their text: a package index shows the page without the rest
-    of the repository."""
+    """README.md without images and with the targets of relative links in brackets: a package index shows the page
+    without the rest of the repository."""
     text = (HERE / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"^!\[.*?\]\(.*?\)\n", "", text, flags=re.M)
-    return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
+    text = re.sub(r"\[([^\]]+)\]\(\1\)", r"\1", text)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)]*)\)", r"\1 (\2)", text)
 
 
 setup(
     name="torch-pyprof",  # `pyprof` on PyPI is another project
     version=VERSION,
-    description="Which line, module and operator launched each kernel of a PyTorch program, and what it costs",
+    description="Why a PyTorch program is slow: the line, the module, and the change that helps",
     long_description=description(),
     long_description_content_type="text/markdown",
     author="PyProf developers",

@@ -63,7 +63,7 @@ def prof() -> int:
 def _parser() -> Parser:
     parser = Parser(
         prog="pyprof",
-        description="Profile PyTorch programs. Example: pyprof run train.py, then pyprof prof net.sqlite",
+        description="Profile PyTorch programs. Example: pyprof run train.py, then pyprof view net.sqlite",
         epilog="Use pyprof COMMAND --help for the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"pyprof {__version__}")
