@@ -40,6 +40,7 @@ _ON_GPU = {
 _LEAST = 1.0  # percent of a step: causes of idle time with less are added up
 _TIMES, _CALLS = 80, 110  # widths that have room for these columns
 _BETWEEN = 2  # columns
+_FINDING = 4  # lines that a finding may have before rows of the table
 _PATH = 44  # columns, of a path in a finding: with a few words it fits a line of `NARROW`
 _FAILED = 5  # recordings of a fleet that were not read, and are named
 _SPACE = "\xa0"  # non-breaking space
@@ -55,8 +56,10 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     step, rows = _step(overview, width), table(overview, width, encoding)
     advice = _advice(overview, width, encoding)
     known = len(fixed) + len(advice) + len(step)
-    rows = rows[: max(MOST - 1 - known, 0)]  # a finding needs at least one line
-    finding = wrap(short_paths(finding_text(overview, encoding), encoding), width, MOST - known - len(rows))
+    text = short_paths(finding_text(overview, encoding), encoding)
+    room = MOST - known - len(wrap(text, width, _FINDING))
+    rows = rows[: max(room, min(2, MOST - 1 - known), 0)]  # of the table the heading and a row at least
+    finding = wrap(text, width, MOST - known - len(rows))
     blank = [""] if MOST - known - len(rows) - len(finding) >= 2 else []
     shares, ending = fixed[: 1 + len(cost)], fixed[1 + len(cost) :]
     return [*step, *blank, *rows, *blank, *shares, *finding, *advice, *ending]

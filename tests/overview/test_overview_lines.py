@@ -137,6 +137,21 @@ def test_the_path_can_be_pasted_into_a_shell():
     ]
 
 
+def test_a_finding_keeps_its_line_though_others_are_long():
+    """Rows of the table leave for it, and folders of the path."""
+    rows = tuple(Row(f"op{number}", 3, 20.0, 1) for number in range(5))
+    problem = f"The loop loads its batches itself. {'It takes a while. ' * 2}Above all in {'/folder' * 12}/train.py:33."
+    phases = tuple((name, 20.0) for name in ("forward", "backward", "optimizer", "dataloader", "other"))
+    step = Step(1e6, 9, 1, phases, None, used="12 steps: " + "9 uneven " * 15)
+    found = Figures(
+        False, step, False, rows, (), (), Best(problem, 5e5, 50.0, advice="Do it. " * 40), 3, rank=0, ranks=2
+    )
+    for width in (60, 80):
+        shown = lines(found, width)
+        assert len(shown) <= MOST
+        assert shown[-5].endswith("train.py:33.")
+
+
 def test_a_flight_record_begins_with_its_verdict():
     hostile = "\x1b[2J" + "long " * 100
     verdict = ("A step was slow.", hostile, *(f"Sentence {number}." for number in range(9)))
