@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -132,6 +133,27 @@ def test_lightning_trains_the_same_and_steps_are_its_own(kind: str, path: Path) 
     assert steps(path) == [3, 4, 5]
     assert "loss = self.net(batch).square().mean()" in lines(path)
     assert ({"training_step", "backward", "optimizer_step"} <= ranges(path)) == (kind == PROFILER)
+
+
+class Counting(Net):
+    """A loop over the rows of a batch, whose calls all differ."""
+
+    def training_step(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+        for row in range(200):
+            batch[row % 2, 1 : 2 + row % 7] * (200 * number + row)
+        return super().training_step(batch, number)
+
+
+def test_twenty_steps_of_lightning_are_a_small_file(path: Path) -> None:
+    """Of each call the file has what differs; the stack, some 25 frames of the trainer, it has once."""
+    with pyprof.profile(str(path)):
+        lightning_trainer(None, path).fit(Counting(), loader(20))
+    pyprof.shutdown()
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        ((texts, stack),) = file.execute(
+            "select (select count(*) from StringIds), (select max(length(text)) from PYPROF_CALL_STACK)"
+        )
+    assert texts * stack > 8_000_000 > path.stat().st_size
 
 
 @LIGHTNING
