@@ -174,10 +174,11 @@ class Iteration:
 
 
 def suppose_launches(events: list[Event]) -> None:
-    """Streams work in order: an event was launched after the one before it, or before the recording began."""
+    """Streams work in order: an event was launched after the one before it, or before the recording began. Of events
+    that start together, those without a launch come first: nothing says that they were launched later."""
     known = {e.raw.process for e in events if e.launch}
     last: dict[tuple[int, int, int], int] = {}
-    for event in sorted(events, key=lambda e: e.raw.start):
+    for event in sorted(events, key=lambda e: (e.raw.start, e.launch.start if e.launch else BEFORE)):
         stream = event.raw.process, event.raw.device, event.raw.stream
         if event.launch:
             last[stream] = event.launch.start
@@ -196,6 +197,7 @@ class Oracle:
         self.executions = calls
         by_correlation = {(c.process, c.correlation): c for c in what.launches}
         self.events = [Event(k, by_correlation.get((k.process, k.correlation))) for k in what.kernels]
+        self.events.sort(key=lambda e: (e.raw.start, e.raw.device, e.raw.stream))  # without launches in this order
         suppose_launches(self.events)
         of_call: dict[int, Execution] = {}
         for call in what.launches:
@@ -422,7 +424,7 @@ class Window:
         kernels = [e for e in mine if e.kind == "kernel"]
         sms = self.oracle.chips.get(number)
         late, reached = [], None
-        for e in sorted(every, key=lambda e: e.raw.start):
+        for e in sorted(every, key=lambda e: (e.raw.start, not e.launch)):  # of two, that which tells
             if reached is not None and e.launch and e.launch.end > reached:
                 late.append((reached, e.raw.start))
             reached = e.raw.end if reached is None else max(reached, e.raw.end)

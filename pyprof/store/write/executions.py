@@ -60,8 +60,8 @@ def launch_times(rows: Rows, worker: Ints) -> Ints:
     """Return when each row was launched, ns.
 
     Streams work in order, so an event without a launch record was launched after the event before it on its stream, at
-    whose launch it stands here, or before the recording began (-1), if there is none. Without any record of a worker,
-    its events stand at their starts.
+    whose launch it stands here, or before the recording began (-1), if there is none. Of events that start together it
+    is the first, as in the order of rows. Without any record of a worker, its events stand at their starts.
     """
     known = rows.launch_start.mask()
     launch: Ints = np.where(known, rows.launch_start.values, rows.start)
