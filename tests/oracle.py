@@ -197,7 +197,9 @@ class Oracle:
         self.executions = calls
         by_correlation = {(c.process, c.correlation): c for c in what.launches}
         self.events = [Event(k, by_correlation.get((k.process, k.correlation))) for k in what.kernels]
-        self.events.sort(key=lambda e: (e.raw.start, e.raw.device, e.raw.stream))  # without launches in this order
+        self.events.sort(
+            key=lambda e: (e.raw.start, e.raw.device, e.raw.stream)
+        )  # without launches in this order
         suppose_launches(self.events)
         of_call: dict[int, Execution] = {}
         for call in what.launches:

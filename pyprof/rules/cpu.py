@@ -42,8 +42,11 @@ _PRODUCTS = ("gemm", "convolution", "attention")  # categories
 
 def _products(run: Run) -> pd.DataFrame:
     """Return the own time of operator events that are products, in calls in float32, by path of the call. The copies
-    around a product in the same call are not part of it."""
+    around a product in the same call are not part of it, nor are products of so few rows that reading the weights takes
+    most of their time."""
     events = _single(run.operator_events)
+    known = (events["flops_unknown_ns"] == 0) & (events["bytes_unknown_ns"] == 0)
+    events = events[~known | (events["flops"] >= limit("R44.intensity") * events["bytes"])]
     return events.groupby("path", as_index=False, sort=False).agg(
         source=("source", "first"), calls=("calls", "sum"), gpu_ns=("gpu_ns", "sum")
     )
@@ -70,17 +73,18 @@ def _interrupted(run: Run) -> pd.Series[int]:
 def cpu_float32(run: Run) -> Finding | None:
     """Nothing runs on a GPU, and matrix products and convolutions compute in float32 on a CPU with instructions that
     multiply bfloat16 at a higher rate (AMX, AVX512_BF16, BF16 of Arm). Their time is that of the products themselves,
-    as in the categories of work, without the copies around them. The saving is what the ratio of the two peaks leaves
-    of it: an upper bound, since memory or the conversions may limit them; unknown without steps, where the time has the
-    warm-up in it. Where R47 fires, the time leaves out what it counts.
+    as in the categories of work, without the copies around them and products of few rows. The saving is what the ratio
+    of the two peaks leaves of it: an upper bound, since memory or the conversions may limit them; unknown without
+    steps, where the time has the warm-up in it. Where R47 fires, the time leaves out what it counts.
 
     Fires: half of the time in linear layers of float32 on a Sapphire Rapids or Zen 4, autocast off.
     Silent: the same under autocast; a CPU without such instructions; a fifth of the time; a recording with a GPU.
     """
     if not run.on_cpu:
         return None
-    single, interrupted = _products(run), _interrupted(run)
-    single["gpu_ns"] -= interrupted.reindex(single["path"], fill_value=0).to_numpy()
+    single = _products(run)
+    interrupted = _interrupted(run).reindex(single["path"], fill_value=0)
+    single["gpu_ns"] -= interrupted.to_numpy()
     time = min(int(single["gpu_ns"].sum()) // run.workers, run.wall)
     if run.share(time) <= limit("R44.share"):
         return None
@@ -165,13 +169,14 @@ def cpu_threads(run: Run) -> Finding | None:
     if not many and count >= limit("R45.cores") * own:
         return None
     share = f"Operators take {percent(run.share(time))} of the time"
+    long = ops[ops["cpu_ns"] >= limit("R46.length") * ops["calls"]]
     return run.finding(
         f"{share} with {count} threads, but the process may use only {usable} processors: threads wait for each other."
         if many
         else f"{share} with {count} thread{'s' if count > 1 else ''}, and the process may use {own} cores.",
         f"Set torch.set_num_threads({usable if many else own}) or OMP_NUM_THREADS before the first operator runs. "
         "Workers of a DataLoader need processors of their own.",
-        None,
+        None if many else _per_worker(run, long) * (1 - count / own),
         _top(run, ops),
         "The step takes less time with the other number of threads.",
     )
@@ -182,14 +187,18 @@ def cpu_short_operators(run: Run) -> Finding | None:
     """Nothing runs on a GPU, and much of the time goes to operators so short that calling them costs as much as their
     work: some 5 us for the dispatcher, the output's memory and autograd. Calls that consist of many such operators
     count too, those of optimizers do not (R21). The saving is that of equal calls: all of a step in the time of one, an
-    upper bound.
+    upper bound. Or the program trains on batches of so few rows that products take as long as reading their weights:
+    then these, gradients and the optimizer's step take as long with more rows, and the saving is that of 16.
 
-    Fires: 1,000 calls a step that take 15 us each, half of the time; a linear layer called for each sample of a batch.
-    Silent: the same work in calls of 200 us; a fifth of the time in short calls.
+    Fires: 1,000 calls a step that take 15 us each, half of the time; a linear layer called for each sample of a batch;
+    training with a batch of 2.
+    Silent: the same work in calls of 200 us; a fifth of the time in short calls; inference on one row.
     """
     ops = _operators(run)
     if ops is None:
         return None
+    if (rows := _rows(ops)) < limit("R46.rows") and run.trains and run.cut:
+        return _few_rows(run, ops, rows)
     ops = ops[ops["phase"] != OPTIMIZER]
     many = (ops["kernels"] > ops["calls"]) & (ops["gpu_ns"] < limit("R46.event") * ops["kernels"])
     short = ops[(ops["cpu_ns"] < limit("R46.length") * ops["calls"]) | many]
@@ -208,6 +217,38 @@ def cpu_short_operators(run: Run) -> Finding | None:
         min(saving, time) or None,
         _top(run, short),
         "The calls of a step become fewer, and longer.",
+    )
+
+
+def _rows(ops: pd.DataFrame) -> float:
+    """Return the largest number of rows (M) of the matrix products that take most of the time of products."""
+    products = ops.assign(
+        rows=ops["params"].astype(str).str.extract(r"\bM=(\d+)", expand=False).astype(float)
+    )
+    products = products[products["rows"].notna()].sort_values("rows")
+    if not len(products):
+        return np.inf
+    few = products["cpu_ns"].cumsum() <= limit("R46.products") * products["cpu_ns"].sum()
+    return float(products["rows"].iloc[min(int(few.sum()), len(products) - 1)])
+
+
+def _few_rows(run: Run, ops: pd.DataFrame, rows: float) -> Finding | None:
+    fixed = ops[
+        ops["params"].astype(str).str.contains(r"\bM=\d")
+        | (ops["phase"] == OPTIMIZER) | (ops["type"] == "accumulate_grad")
+        | (ops["cpu_ns"] < limit("R46.length") * ops["calls"])
+    ]  # fmt: skip
+    time = _per_worker(run, fixed)
+    if run.share(time) <= limit("R46.share"):
+        return None
+    return run.finding(
+        f"The batch is so small that its size hardly matters: matrix products have {rows:.0f} row"
+        f"{'s' if rows > 1 else ''}, and with gradients, the optimizer's step and short operators {run.time(time)}, "
+        f"{percent(run.share(time))} of the time, would take about as long with {limit('R46.rows'):.0f}.",
+        "Use larger batches: as many rows take fewer steps. Adapt the learning rate.",
+        time * (1 - rows / limit("R46.rows")),
+        _top(run, fixed),
+        "Samples per second rise; a step takes hardly longer.",
     )
 
 

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from pyprof.model import BPROP
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample
+from pyprof.rules.graphs import Nodes
 
 _OFF = ("", "0", "no", "none", "off", "false")
 # Fact, value (None: any value that switches it on), effect, how to switch it off, whether it needs a GPU.
 _SWITCHES = (
-    ("anomaly_mode", "yes", "anomaly mode checks every gradient", "torch.autograd.set_detect_anomaly(False)", False),
+    ("anomaly_mode", "yes", "anomaly mode checks every gradient and keeps a stack for each node",
+     "torch.autograd.set_detect_anomaly(False)", False),
     ("deterministic", "yes", "deterministic algorithms only", "torch.use_deterministic_algorithms(False)", False),
     ("cudnn.deterministic", "yes", "cuDNN's deterministic algorithms only",
      "torch.backends.cudnn.deterministic = False", True),
@@ -23,10 +29,15 @@ _SWITCHES = (
 )  # fmt: skip
 
 
+# What anomaly mode runs on each gradient: isnan(gradient).any().item().
+_CHECKS = ("isnan", "ne", "_is_any_true", "any", "is_nonzero", "item", "_local_scalar_dense")
+
+
 @rule("R34", "debug_left_on")
 def debug_left_on(run: Run) -> Finding | None:
     """Switches for debugging, or for reproducible results, are on and cost time. How much is unknown without a run that
-    has them off.
+    has them off. But without a GPU anomaly mode shows: it looks for NaN in each gradient, and formats a Python stack
+    for each node of the graph, before the operator that makes it calls the next one.
 
     Fires: torch.autograd.set_detect_anomaly(True); CUDA_LAUNCH_BLOCKING=1.
     Silent: neither; CUDA_LAUNCH_BLOCKING=0; CUDA's switches in a run without a GPU.
@@ -41,11 +52,29 @@ def debug_left_on(run: Run) -> Finding | None:
             on.append({"switch": name, "value": text, "effect": what, "off": remedy})
     if not on:
         return None
-    return Finding(
-        "",
+    saving = _anomaly(run) if run.on_cpu and run.cut and on[0]["switch"] == "anomaly_mode" else None
+    return run.finding(
         f"On in this run: {'; '.join(str(row['effect']) for row in on)}.",
         f"Unless intended: {'; '.join(str(row['off']) for row in on)}.",
-        None,
-        tuple(on),
+        saving or None,
+        on,
         "The fact is off in the next recording, and a step is shorter.",
     )
+
+
+def _anomaly(run: Run) -> int:
+    """Return what anomaly mode takes of the time: its checks, and a stack for each node of the graph."""
+    events = run.operator_events
+    checks = events["kernel"].isin([f"aten::{name}" for name in _CHECKS]) & (events["direction"] == BPROP)
+    stacks = sum(_stacks(run, sample) for sample in run.samples)
+    return int(events["gpu_ns"][checks].sum()) // run.workers + run.scaled(stacks)
+
+
+def _stacks(run: Run, sample: Sample) -> int:
+    """Return what the stacks of a sample's nodes took: for each the median time from the start of operators that make
+    nodes to that of the first operator in them."""
+    nodes = Nodes(run, sample)
+    start, own = sample.of("start_ns"), sample.of("duration_ns")
+    before = np.diff(start, append=start[-1:])
+    calls = np.isin(start, nodes.start[nodes.made > 0]) & (before > 0) & (before < own)
+    return int(nodes.made.sum() * np.median(before[calls])) if calls.any() else 0

@@ -20,6 +20,7 @@ from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU
+from pyprof.rules.slow_operators import slow_operators
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.store.ids import first_id
@@ -125,18 +126,22 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     )
 
 
-@rule("R30", "straggler", GPU, rows=Rows("root_cause", "Root causes"))
+@rule("R30", "straggler", rows=Rows("root_cause", "Root causes", without_gpu=Rows("detail", "Operators")))
 def straggler(run: Run) -> Finding | None:
     """In most steps all ranks wait for the same one, for a cause that the report root_cause names. The saving is that
     of the report: by how much the steps would be shorter, in a replay of all ranks without the rank's largest delay.
     Only lateness of its own counts: not what is from before the first collective of the recording, and not what it
     carries over because it was late to the previous collective. Of kernels that run together, the shortest is that of
     the rank that came last. Where the delay explains much less, the hosts are compared: one that needs longer for a
-    step than the others, without its waits for the device, holds up all.
+    step than the others, without its waits for the device, holds up all. Without a GPU it is an operator that one rank
+    spends more than twice the median rank's time in, and the saving is that difference.
 
-    Fires: two of three ranks wait 120 us of each step of 1 ms for the third.
+    Fires: two of three ranks wait 120 us of each step of 1 ms for the third; under gloo, one rank whitens its input.
     Silent: they wait 110 us, and not for the first collective; each rank is late in turn; only one step.
     """
+    if run.on_cpu:
+        return slow_operators(run)
+    run.need_gpu()
     if not run.kernels["what"].isin(COMMUNICATION).any():
         return None
     names = reads.worker_names(run.store)

@@ -24,12 +24,13 @@ _PART_OF = {
     "R13": ("R12", "the products in float32"),
 }
 # Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
-BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R46", "R50", "R54")
+BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R45", "R46", "R50", "R54")
+FAULTS = ("R34", "R45", "R52", "R55")  # before bounds also where their saving is unknown
 _NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
 
 
 def evaluate(source: Source) -> list[Outcome]:
-    """Return every rule's verdict: findings by estimated saving, of which bounds come after what was measured; findings
+    """Return every rule's verdict: findings by estimated saving, then faults without one, bounds, the other findings
     without a saving; notes on the measurement; rules that lack data; the silent ones."""
     load_folder("pyprof.rules", "pyprof.rules")
     run = Run(source)
@@ -38,10 +39,14 @@ def evaluate(source: Source) -> list[Outcome]:
 
     def rank(outcome: Outcome) -> tuple[int, int, str]:
         if outcome.finding is None:
-            return (4 if outcome.needs else 5), 0, outcome.rule.id
+            return (5 if outcome.needs else 6), 0, outcome.rule.id
         if outcome.finding.saving is None:
-            return (3 if outcome.rule.id in _NOTES else 2), 0, outcome.rule.id
-        return int(outcome.rule.id in BOUNDS), -outcome.finding.saving, outcome.rule.id
+            return (
+                (1 if outcome.rule.id in FAULTS else 4 if outcome.rule.id in _NOTES else 3),
+                0,
+                outcome.rule.id,
+            )
+        return 2 * int(outcome.rule.id in BOUNDS), -outcome.finding.saving, outcome.rule.id
 
     return sorted(outcomes, key=rank)
 

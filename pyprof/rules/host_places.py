@@ -35,6 +35,7 @@ _OWN = (f"{COLLECTION} (%", f"{SAVING} (%")  # ranges of PyProf's capture, which
 _SAVES = re.compile(r"torch[/\\]serialization\.py|torch\.save|save_checkpoint")
 _SAVING = ("%serialization.py%", "%torch.save%", "%save\\_checkpoint%")  # the same in SQL
 _ENGINE = ("%run\\_backward%",)  # torch's engine, whose threads do the work
+COLLECTIVES = ("gloo:%", "mpi:%")  # that run on the CPU
 _SLEEPS = re.compile(r"built-in function sleep")
 
 
@@ -209,7 +210,7 @@ def collections(run: Run, sample: Sample) -> Union:
 
 def _collectives(run: Run, sample: Sample) -> Union:
     """Return the collectives of a sample that run on the CPU."""
-    return _ranges_within(run, sample, ("gloo:%", "mpi:%"))
+    return _ranges_within(run, sample, COLLECTIVES)
 
 
 def _ranges_within(run: Run, sample: Sample, patterns: tuple[str, ...]) -> Union:

@@ -12,6 +12,7 @@ import pandas as pd
 from pyprof.model import BPROP, FORWARD, FPROP, OPTIMIZER, RECOMPUTE
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
+from pyprof.rules.graphs import Nodes, common_line
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.units import percent
@@ -105,39 +106,94 @@ def _weights(run: Run) -> int:
 @rule("R52", "unused_forward", STEPS, rows=Rows("detail", "Operators"))
 def unused_forward(run: Run) -> Finding | None:
     """Modules run forward more often than backward in each step, with inputs of the same shapes: a second forward pass,
-    such as one for a metric. The saving is the time of the executions without a backward. Modules whose forward pass is
-    computed again for the backward, and those that never run backward, do not count.
+    such as one for a metric. Or a forward pass of any shape records a graph that no backward uses: torch.no_grad() is
+    missing. The saving is the time of executions of the first kind; what no_grad() saves is memory first, and unknown.
+    Modules whose forward pass is computed again for the backward do not count.
 
-    Fires: model(x) for the loss, and once more for the accuracy.
-    Silent: one forward pass; an evaluation after the steps, or of another batch size; a frozen module; a module that
+    Fires: model(x) for the loss, and once more for the accuracy; an evaluation in each step without no_grad().
+    Silent: one forward pass; an evaluation of another batch size, or a frozen module, under no_grad(); a module that
     calls one operator twice, once on what needs no gradient.
     """
     executed = _executions(run)
     if not len(executed):
         return None
-    about = run.operators.loc[executed["operator"], _PLACE].fillna("").reset_index(drop=True)
+    about = run.operators.loc[executed["operator"], [*_PLACE, "frames"]].fillna("").reset_index(drop=True)
     executed = pd.concat([executed.reset_index(drop=True), about], axis=1)
-    unused = ~executed["used"]
+    unused = executed[~executed["used"]]
     rows = executed.groupby(_PLACE)["used"].agg(["sum", "size"])
     rows = rows[rows["sum"] > 0]
     again = rows["size"] - rows["sum"] >= run.steps * run.workers
     rows = rows[
         again.groupby(level="module").transform("all")
     ]  # the module as a whole, not one operator of it
-    own = executed[unused].join(rows[[]], on=_PLACE, how="inner")
-    table = run.operators.join(own.groupby("operator")["time"].sum(), how="inner")
-    time = _time(run, table["time"].sum())
-    if run.share(time) <= limit("R52.share"):
+    second = unused.join(rows[[]], on=_PLACE, how="inner")
+    time = _time(run, second["time"].sum())
+    graph = (
+        _with_graph(run, unused)
+        if run.share(_time(run, unused["time"].sum())) > limit("R52.share")
+        else unused[:0]
+    )
+    kept = run.scaled(graph["time"].sum()) if run.on_cpu else run.on_device(graph["time"].sum())
+    problems, advice, parts = [], [], list[pd.DataFrame]()
+    if run.share(time) > limit("R52.share"):
+        problems.append(
+            f"Forward computations that no backward follows{_called_at(second)} take {run.time(time)}, "
+            f"{percent(run.share(time))} of the time: modules run forward more often than backward, mostly "
+            f"{_largest(_by_operator(run, second))}."
+        )
+        advice.append(
+            "Use the output of the forward pass that the loss has, detached, in place of a second one. What has to run "
+            "again (another input of the same shape) belongs under torch.no_grad(), every N steps."
+        )
+        parts.append(second)
+    if run.share(kept) > limit("R52.share"):
+        problems.append(
+            f"Forward passes{_called_at(graph)} record a graph that no backward uses, in {run.time(kept)}, "
+            f"{percent(run.share(kept))} of the time."
+        )
+        advice.append(
+            "Run an evaluation under torch.no_grad() or torch.inference_mode(): it makes no graph, and frees each "
+            "activation as soon as the next operator has read it."
+        )
+        parts.append(graph)
+    if not problems:
         return None
     return run.finding(
-        f"Forward computations that no backward follows take {run.time(time)}, {percent(run.share(time))} of the time: "
-        f"modules run forward more often than backward, mostly {_largest(table)}.",
-        "Use the output of the forward pass that the loss has, detached, in place of a second one. What has to run "
-        "again (another input of the same shape) belongs under torch.no_grad(), every N steps.",
-        time,
-        run.top(table, "time", operator="name", source="source", shapes="shapes", time_ns="time"),
-        "Each operator has as many executions forward as backward.",
+        " ".join(problems),
+        " ".join(advice),
+        time if parts[0] is second else None,
+        run.top(
+            _by_operator(run, parts[0]),
+            "time",
+            operator="name",
+            source="source",
+            shapes="shapes",
+            time_ns="time",
+        ),
+        "Each operator has as many executions forward as backward, and the peak of memory is lower.",
     )
+
+
+def _by_operator(run: Run, executed: pd.DataFrame) -> pd.DataFrame:
+    return run.operators.join(executed.groupby("operator")["time"].sum(), how="inner")
+
+
+def _called_at(executed: pd.DataFrame) -> str:
+    """Return where executions were called from: the innermost line that all of them have in common."""
+    line = common_line(executed["frames"].unique())
+    return f", called at {line}," if line else ""
+
+
+def _with_graph(run: Run, executed: pd.DataFrame) -> pd.DataFrame:
+    """Return the executions of the samples in which nodes of a graph were made."""
+    parts = [executed[:0]]
+    for sample in run.samples:
+        own = executed[
+            executed["worker"].eq(sample.worker) & executed["start"].between(sample.start, sample.end)
+        ]
+        made = Nodes(run, sample).between(*own[["thread", "start", "end"]].to_numpy(np.int64).T)
+        parts.append(own[made > 0])
+    return pd.concat(parts)
 
 
 def _executions(run: Run) -> pd.DataFrame:
@@ -148,15 +204,16 @@ def _executions(run: Run) -> pd.DataFrame:
         (about["direction"] == FPROP) & (about["phase"] == FORWARD) & (about["unassociated"] == 0)
         & about["module"].notna() & ~about["module"].isin(again)
     ]  # fmt: skip
+    names = {"id": "id", "operator": "operator", "thread": "thread", "start_ns": "start", "end_ns": "end"}
+    names[_column(run)] = "time"
     parts = []
-    for *_, first, last in run.ids:
-        columns = run.store.table("op", ("id", "operator", "forward", _column(run)), int(first), int(last))
+    for worker, *_, first, last in run.ids:
+        columns = run.store.table("op", (*names, "forward"), int(first), int(last))
         forward = columns["forward"]
         used = np.unique(forward.values[forward.mask()])
-        part = pd.DataFrame({"id": columns["id"].values, "operator": columns["operator"].values})
-        part["time"] = columns[_column(run)].values
+        part = pd.DataFrame({short: columns[name].values for name, short in names.items()})
         part = part[part["operator"].isin(own.index)]
-        parts.append(part.assign(used=np.isin(part["id"], used)))
+        parts.append(part.assign(worker=worker, used=np.isin(part["id"], used)))
     return pd.concat(parts) if parts else pd.DataFrame()
 
 

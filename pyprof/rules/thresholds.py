@@ -90,11 +90,14 @@ LIMITS = {
     "R40.per_step": Limit(1, "pairs per step", "copies to the host and back of one size, more than"),
     "R43.memory": Limit(0.90, "", "share of the GPU's memory that was allocated at most, more than"),
     "R44.share": Limit(0.20, "", "share of products in float32 on a CPU"),
+    "R44.intensity": Limit(8, "FLOPs per byte", "of a product, at least: that of 16 rows, which a tile of AMX has"),
     "R45.share": Limit(0.50, "", "share of operators on a CPU"),
     "R45.cores": Limit(0.50, "", "threads of an operator per core of the process, below"),
     "R46.length": Limit(20_000, "ns", "mean length of a short operator's calls, below"),
     "R46.event": Limit(5_000, "ns", "mean length of the operators within a call, below"),
     "R46.share": Limit(0.30, "", "share of such operators"),
+    "R46.rows": Limit(16, "rows", "of matrix products, fewer: up to there they take as long as reading the weights"),
+    "R46.products": Limit(0.90, "", "share of the products' time that have at most so many rows"),
     "R46.calls": Limit(20, "calls per step", "of such operators, at least"),
     "R47.times": Limit(5, "", "a slow call's time, as a multiple of the median of equal calls, more than"),
     "R47.length": Limit(1_000_000, "ns", "a slow call's time beyond that median, at least"),
@@ -109,6 +112,8 @@ LIMITS = {
     "R51.share": Limit(0.02, "", "share of the gradient's other rows, and of the optimizer for them"),
     "R52.share": Limit(0.03, "", "share of computations forward that no backward follows"),
     "R53.share": Limit(0.03, "", "share of what is computed again"),
+    "R55.bytes": Limit(100_000, "bytes per step", "that stay in use, at least: 10 GB in 100,000 steps"),
+    "R55.steps": Limit(8, "steps", "in a row, at least: the first half is compared with the end"),
     "R54.share": Limit(0.05, "", "share of operators that copy tensors"),
 }  # fmt: skip
 

@@ -117,9 +117,25 @@ class Small:
             copied_bytes=size,
         )  # fmt: skip
 
-    def cpu(self, name: str, start: int, dur: int, op: int) -> None:
+    def cpu(
+        self, name: str, start: int, dur: int, op: int, flops: int | None = None, size: int | None = None
+    ) -> None:
         """An operator event of a run without a GPU."""
-        self._event(name, start, dur, op, None, 0, False, "", kind=OPERATOR, total_ns=dur, tc=2)
+        self._event(
+            name,
+            start,
+            dur,
+            op,
+            None,
+            0,
+            False,
+            "",
+            kind=OPERATOR,
+            total_ns=dur,
+            tc=2,
+            flops=flops,
+            bytes=size,
+        )
 
     def _event(
         self, name: str, start: int, dur: int, op: int | None, launch: int | None, launch_dur: int, linked: bool,
@@ -155,10 +171,10 @@ class Small:
         """The loop waits for its DataLoader."""
         self._waits.append((start, dur))
 
-    def ran(self, text: str, start: int, dur: int, kind: int = PUSH_POP) -> None:
-        """A range, an operator event (kind 3), or a Python function (4)."""
+    def ran(self, text: str, start: int, dur: int, kind: int = PUSH_POP, seq: int | None = None) -> None:
+        """A range, an operator event (kind 3), or a Python function (4). `seq`: the number of autograd's next node."""
         code = self._strings.setdefault(text, len(self._strings))
-        self._ranges.append({"kind": kind, "start_ns": start, "duration_ns": dur, "text": code})
+        self._ranges.append({"kind": kind, "start_ns": start, "duration_ns": dur, "text": code, "seq": seq})
 
     def allocated(self, time: int, total: int | None, device: int | None = 0) -> None:
         """An allocation after which so much is in use."""
@@ -172,6 +188,10 @@ class Small:
                 "reserved_bytes": total,
             }
         )
+
+    def held(self, time: int, size: int, address: int) -> None:
+        """An allocation on the CPU, or the release of one (size < 0)."""
+        self._memory.append({"time_ns": time, "thread": 0, "address": address, "bytes": size})
 
     # --- as tables
 
@@ -228,11 +248,11 @@ class Small:
         yield "collective", made(_COLLECTIVE, told, _TEXTS)
         order = _order(self._ranges, "start_ns")
         ranges = [{**one, "id": order[i], "thread": 0} for i, one in enumerate(self._ranges)]
-        yield "range", made("id thread kind start_ns duration_ns text", _sorted(ranges))
+        yield "range", made("id thread kind start_ns duration_ns text seq", _sorted(ranges))
         memory = [
             {**one, "id": i} for i, one in enumerate(sorted(self._memory, key=lambda one: one["time_ns"]))
         ]
-        yield "memory", made("id thread time_ns device bytes allocated_bytes reserved_bytes", memory)
+        yield "memory", made("id thread time_ns device address bytes allocated_bytes reserved_bytes", memory)
         yield (
             "operator",
             made(_OPERATOR, [self._operator(key, n) for key, n in self._operators.items()], _TEXTS),

@@ -129,18 +129,23 @@ def checked(source: Source) -> list[Outcome]:
         "R27",
         "R36",
         "R44",
+        "R45",
         "R46",
         "R50",
         "R54",
     }  # of peaks, or of work that may be needed
+    faults = {"R34", "R45", "R52", "R55"}  # before bounds also without a saving
     savings = [
-        (each.finding.saving is None, each.rule.id in bounds, -(each.finding.saving or 0))
+        (
+            (1 if each.rule.id in faults else 3)
+            if each.finding.saving is None
+            else 2 * (each.rule.id in bounds),
+            -(each.finding.saving or 0),
+        )
         for each in found
         if each.finding
     ]
-    known = [row for row in savings if not row[0]]
-    assert known == sorted(known)
-    assert savings[: len(known)] == known, "those without a saving come last"
+    assert savings == sorted(savings), "those without a saving come last, but for faults"
     return found
 
 

@@ -109,3 +109,29 @@ def test_a_rule_that_found_nothing_explains_no_waits(tmp_path: Path) -> None:
     found = record(tmp_path, [300 * US, 900 * US, 300 * US], 10 * US, loader).findings.set_index("rule")
     assert "R08" not in found.index
     assert found.loc["R28", "problem"].endswith("What holds that rank up is in R30.")
+
+
+def test_the_operator_of_one_rank_that_all_wait_for_under_gloo_is_named(tmp_path: Path) -> None:
+    """Steps of 300 us: both ranks compute for 100, then rank 1 alone for 120, or 25, which is below the limit."""
+    for more in (25, 120):
+        folder = tmp_path / str(more)
+        folder.mkdir()
+        for rank in range(2):
+            events = []
+            for begin in range(0, STEPS * 300 * US, 300 * US):
+                events += [
+                    kineto.annotation(f"ProfilerStep#{begin // (300 * US)}", begin, begin + 300 * US),
+                    kineto.op("aten::mm", begin, begin + 100 * US),
+                    kineto.annotation("gloo:all_reduce", begin + (100 + rank * more) * US, begin + 300 * US),
+                ]
+                if rank:
+                    events.append(kineto.op("aten::cholesky", begin + 110 * US, begin + (110 + more) * US))
+            world = {"backend": "gloo", "rank": rank, "world_size": 2, "pg_count": 1}
+            kineto.write(folder / f"rank{rank}.pt.trace.json", events, distributedInfo=world)
+        findings = pyprof.load(folder).findings.set_index("rule")
+        assert ("R30" in findings.index) == (more == 120)
+    assert findings.loc["R30", "saving_ns"] == STEPS * 120 * US
+    assert findings.loc["R30", "problem"] == (
+        "All ranks wait for rank1: it spends 120 us a step, 40.0 % of the time more than the median rank (0 ns a "
+        "step), in cholesky."
+    )

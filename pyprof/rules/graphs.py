@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes of autograd's graph, as operator events number them, and forward passes that make nodes for nothing.
+
+torch numbers the nodes that a thread makes, and an operator event has the number of the next one; under no_grad it has
+none. So an event made as many nodes as the number after it is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pyprof.intervals import groups
+from pyprof.model import Ints
+from pyprof.rules.event_sample import Sample
+from pyprof.rules.host_places import texts_like
+from pyprof.store.kinds import IS_OPERATOR_EVENT
+from pyprof.store.moments import first_from
+
+if TYPE_CHECKING:
+    from pyprof.rules.context import Run
+
+_BACKWARD = ("%Backward%", "%autograd::%")  # their numbers are those of the forward pass
+
+
+class Nodes:
+    """The operator events of a sample that have the number of a node, by thread and start: `start` in ns, and how many
+    nodes each made, `made`."""
+
+    def __init__(self, run: Run, sample: Sample):
+        low, high = (
+            first_from(run.store, "range", sample.worker, time) for time in (sample.start, sample.end)
+        )
+        backward = ", ".join(map(str, texts_like(run, _BACKWARD))) or "-1"
+        columns = run.store.columns(
+            f"""select thread, start_ns, seq from range
+                where id >= {low} and id < {high} and {IS_OPERATOR_EVENT} and seq is not null
+                and text not in ({backward}) order by id"""
+        )
+        thread, start, number = (columns[name].values for name in ("thread", "start_ns", "seq"))
+        self._of = {
+            key: (start[rows], np.maximum(np.diff(number[rows], append=number[rows[-1:]]), 0))
+            for key, rows in groups(thread)
+        }
+
+    @property
+    def start(self) -> Ints:
+        return np.concatenate([np.empty(0, np.int64), *(start for start, _ in self._of.values())])
+
+    @property
+    def made(self) -> Ints:
+        return np.concatenate([np.empty(0, np.int64), *(made for _, made in self._of.values())])
+
+    def between(self, thread: Ints, start: Ints, end: Ints) -> Ints:
+        """Return how many nodes the events made that began from `start` to `end` on a thread."""
+        out = np.zeros(len(thread), np.int64)
+        for key, rows in groups(thread):
+            if key in self._of:
+                begin, made = self._of[key]
+                total = np.r_[0, np.cumsum(made)]
+                first, last = (np.searchsorted(begin, time[rows]) for time in (start, end))
+                out[rows] = total[last] - total[first]
+        return out
+
+
+def common_line(stacks: Iterable[object]) -> str | None:
+    r"""Return the innermost line that all call stacks have in common, outermost lines first.
+
+    >>> common_line(["train.py:9\nnet.py:3", "train.py:9\nnet.py:4"])
+    'train.py:9'
+    >>> common_line(["train.py:9", None]) is common_line([]) is None
+    True
+    """
+    common: list[str] | None = None
+    for stack in stacks:
+        frames = stack.split("\n") if isinstance(stack, str) else []
+        same = [a == b for a, b in zip(frames, frames if common is None else common)]
+        common = frames[: same.index(False)] if False in same else frames[: len(same)]
+    return common[-1] if common else None

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rule about memory that each step leaves behind."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pyprof.analysis.allocations import CPU, Allocations, allocations, pairs
+from pyprof.analysis.host_work import HostWork
+from pyprof.model import Ints
+from pyprof.rules import Finding, NeedsFacts, Rows, rule
+from pyprof.rules.context import Run
+from pyprof.rules.graphs import common_line
+from pyprof.rules.premises import STEPS
+from pyprof.rules.thresholds import limit
+from pyprof.units import size
+
+
+class _Growth(NamedTuple):
+    """What each step of a worker leaves in the memory of a device: `per_step`, bytes; `kept`: places of the allocations
+    in `events`; `steps`: start and end of the steps, ns."""
+
+    events: Allocations
+    per_step: int
+    kept: Ints
+    steps: tuple[int, int]
+
+
+@rule("R55", "growing_memory", STEPS, rows=Rows("memory", "Memory"))
+def growing_memory(run: Run) -> Finding | None:
+    """Each step leaves memory behind: what most of the first half of the steps allocated, in operators or outside of
+    them, is still in use after all of them. It saves no time until the memory is full, which ends the run. A
+    recording without allocations does not tell.
+
+    Fires: outputs.append(output); total = total + loss, of an evaluation that records a graph; 1 MB a step.
+    Silent: losses.append(loss.item()); a cache that the first two steps fill; batches that a loader has in advance.
+    """
+    if not run.store.rows("select 1 from memory limit 1"):
+        raise NeedsFacts(
+            "needs allocations; record with pyprof run --memory, or with torch.profiler(profile_memory=True)"
+        )
+    found = [growth for events in allocations(run.source) if (growth := _growth(run, events))]
+    most = max(found, key=lambda growth: growth.per_step, default=None)
+    if most is None or most.per_step < limit("R55.bytes"):
+        return None
+    device = most.events.device
+    table = _by_operator(run, most)
+    line = common_line(table["frames"])
+    name = table.sort_values("bytes", kind="stable")["name"].iloc[-1]
+    total = run.facts.get("cpu.memory_bytes" if device == CPU else f"gpu.{device}.memory_bytes", "")
+    full = (
+        f", which fills {size(int(total))} in {int(total) // most.per_step:,} steps"
+        if total.isdigit()
+        else ""
+    )
+    memory = "the CPU" if device == CPU else f"GPU {device}"
+    at = f" called at {line}" if line else ""
+    return run.finding(
+        f"Memory in use on {memory} grows by {size(most.per_step)} a step{full}. It is kept from operators{at}, mostly "
+        f"{name if isinstance(name, str) else 'outside of operators'}.",
+        "The program still has these tensors, in a list, or in the graph of a loss that it keeps: append loss.item() "
+        "or output.detach().cpu(), add up total += loss.item(), and run evaluations under torch.no_grad().",
+        None,
+        run.top(table, "bytes", operator="name", source="source", allocations="count", bytes="bytes"),
+        "Memory in use returns to the same bytes after each step (report memory, --show=curve).",
+    )
+
+
+def _growth(run: Run, events: Allocations) -> _Growth | None:
+    aggregation = run.source.aggregation
+    rows = run.store.rows(
+        """select host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ? and partial = 0
+           and number between ? and ? order by number""",
+        (aggregation.iteration_set, events.worker, aggregation.first, aggregation.last),
+    )
+    if len(rows) < limit("R55.steps") or not events.address.mask().all():
+        return None
+    starts, ends = np.array(rows, np.int64).T
+    half = len(rows) // 2
+    born, freed = pairs(events)
+    born, freed = born[born >= 0], freed[born >= 0]
+    time = events.time[born]
+    kept = (freed < 0) | (events.time[freed] > ends[-1])
+    kept &= (time >= starts[0]) & (time < ends[half - 1])
+    left = np.zeros(half, np.int64)
+    np.add.at(left, np.searchsorted(ends, time[kept], side="right"), events.bytes[born[kept]])
+    return _Growth(events, int(np.median(left)), born[kept], (int(starts[0]), int(ends[-1])))
+
+
+def _by_operator(run: Run, growth: _Growth) -> pd.DataFrame:
+    """Return the operators that allocated what is kept, with its bytes and the number of allocations."""
+    events, kept = growth.events, growth.kept
+    work = HostWork(run.source.activity(events.worker), growth.steps)
+    operator, _ = work.executions(events.thread[kept], events.time[kept])
+    table = pd.DataFrame({"operator": operator, "bytes": events.bytes[kept]})
+    table = table.groupby("operator", as_index=False).agg(bytes=("bytes", "sum"), count=("bytes", "size"))
+    return table.join(run.operators[["name", "source", "frames"]], on="operator")

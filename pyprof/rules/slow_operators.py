@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that few of the ranks on CPUs spend much more time in than the others, which wait for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from pyprof.rules import Finding
+from pyprof.rules.host_places import COLLECTIVES, texts_like
+from pyprof.rules.thresholds import limit
+from pyprof.store import reads
+from pyprof.units import percent
+
+if TYPE_CHECKING:
+    from pyprof.rules.context import Run
+
+_COMMUNICATION = r"^(?:c10d::|gloo:|mpi:)"
+
+
+def slow_operators(run: Run) -> Finding | None:
+    """Return a finding about the operator that few of the ranks spend most time in beyond the median rank's, if that is
+    much of a step; None if the ranks have no collectives. Its saving is that time."""
+    if len(run.samples) < 2 or not texts_like(run, COLLECTIVES):
+        return None
+    table = _times(run)
+    if not len(table):
+        return None
+    names = reads.worker_names(run.store)
+    first = table.sort_values("more", ascending=False).iloc[0]
+    name, source, worker, most, usual = first[["name", "source", "worker", "most", "usual"]]
+    time = run.scaled((most - usual) * run.workers)
+    if run.share(time) <= limit("R30.share"):
+        return None
+    run.late_ranks.add("R30")
+    each = [run.time(run.scaled(one * run.workers)) for one in (most, usual)]
+    return run.finding(
+        f"All ranks wait for {names[worker]}: it spends {each[0]}, {percent(run.share(time))} of the time more than "
+        f"the median rank ({each[1]}), in {name}{f' ({source})' if source else ''}.",
+        "Share the work among the ranks, or move it out of the step. If all ranks have it, that rank has more data or "
+        "a slower CPU.",
+        time,
+        run.top(table, "more", operator="name", source="source", time_ns="most", median_rank_ns="usual"),
+        "A step gets shorter, and the collectives of the other ranks with it.",
+    )
+
+
+def _times(run: Run) -> pd.DataFrame:
+    """Return operators, by name and line, that one worker spends more than twice the median worker's time in, in most
+    steps: `most`, `usual` and `more`, the difference, in ns of the samples."""
+    parts = [
+        pd.DataFrame({
+            "operator": sample.of("operator"), "time": sample.of("duration_ns"), "worker": sample.worker,
+            "kernel": run.kernel_names["kernel"].reindex(sample.of("name")).to_numpy(),
+        })
+        for sample in run.samples
+    ]  # fmt: skip
+    events = pd.concat(parts).join(run.operators[["name", "source", "unassociated"]], on="operator")
+    events = events[
+        (events["unassociated"] == 0) & ~events["kernel"].astype(str).str.contains(_COMMUNICATION)
+    ]
+    by = events.groupby(["name", "source", "worker"], dropna=False)["time"]
+    sums, counts = (one.unstack(fill_value=0) for one in (by.sum(), by.size()))
+    order = np.sort(sums.to_numpy(), axis=1)
+    table = pd.DataFrame({
+        "worker": sums.idxmax(axis=1), "most": order[:, -1], "usual": order[:, (order.shape[1] - 1) // 2],
+    })  # fmt: skip
+    often = 2 * counts.max(axis=1) >= run.sampled_steps
+    table = table[often & (2 * table["usual"] < table["most"])]
+    return table.assign(more=table["most"] - table["usual"]).reset_index()
