@@ -35,7 +35,7 @@ def growing_memory(run: Run) -> Finding | None:
     them, is still in use after all of them. It saves no time until the memory is full, which ends the run. A
     recording without allocations does not tell.
 
-    Fires: outputs.append(output); total = total + loss, of an evaluation that records a graph; 1 MB a step.
+    Fires: outputs.append(output) of 1 MB; total = total + loss, where the loss has a graph that no backward frees.
     Silent: losses.append(loss.item()); a cache that the first two steps fill; batches that a loader has in advance.
     """
     if not run.store.rows("select 1 from memory limit 1"):

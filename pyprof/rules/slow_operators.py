@@ -38,7 +38,7 @@ def slow_operators(run: Run) -> Finding | None:
     each = [run.time(run.scaled(one * run.workers)) for one in (most, usual)]
     return run.finding(
         f"All ranks wait for {names[worker]}: it spends {each[0]}, {percent(run.share(time))} of the time more than "
-        f"the median rank ({each[1]}), in {name}{f' ({source})' if source else ''}.",
+        f"the median rank ({each[1]}), in {name}{f' ({source})' if isinstance(source, str) else ''}.",
         "Share the work among the ranks, or move it out of the step. If all ranks have it, that rank has more data or "
         "a slower CPU.",
         time,
