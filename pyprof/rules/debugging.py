@@ -76,5 +76,5 @@ def _stacks(run: Run, sample: Sample) -> int:
     nodes = Nodes(run, sample)
     start, own = sample.of("start_ns"), sample.of("duration_ns")
     before = np.diff(start, append=start[-1:])
-    calls = np.isin(start, nodes.start[nodes.made > 0]) & (before > 0) & (before < own)
-    return int(nodes.made.sum() * np.median(before[calls])) if calls.any() else 0
+    calls = np.isin(start, nodes.start[nodes.count > 0]) & (before > 0) & (before < own)
+    return int(nodes.count.sum() * np.median(before[calls])) if calls.any() else 0

@@ -27,7 +27,7 @@ _BACKWARD = ("%Backward%", "%autograd::%")  # their numbers are those of the for
 
 class Nodes:
     """The operator events of a sample that have the number of a node, by thread and start: `start` in ns, and how many
-    nodes each made, `made`."""
+    nodes each made, `count`."""
 
     def __init__(self, run: Run, sample: Sample):
         low, high = (
@@ -50,32 +50,32 @@ class Nodes:
         return np.concatenate([np.empty(0, np.int64), *(start for start, _ in self._of.values())])
 
     @property
-    def made(self) -> Ints:
-        return np.concatenate([np.empty(0, np.int64), *(made for _, made in self._of.values())])
+    def count(self) -> Ints:
+        return np.concatenate([np.empty(0, np.int64), *(count for _, count in self._of.values())])
 
     def between(self, thread: Ints, start: Ints, end: Ints) -> Ints:
         """Return how many nodes the events made that began from `start` to `end` on a thread."""
         out = np.zeros(len(thread), np.int64)
         for key, rows in groups(thread):
             if key in self._of:
-                begin, made = self._of[key]
-                total = np.r_[0, np.cumsum(made)]
+                begin, count = self._of[key]
+                total = np.r_[0, np.cumsum(count)]
                 first, last = (np.searchsorted(begin, time[rows]) for time in (start, end))
                 out[rows] = total[last] - total[first]
         return out
 
 
-def common_line(stacks: Iterable[object]) -> str | None:
-    r"""Return the innermost line that all call stacks have in common, outermost lines first.
+def common_lines(stacks: Iterable[object]) -> list[str]:
+    r"""Return the lines that all call stacks begin with, outermost first.
 
-    >>> common_line(["train.py:9\nnet.py:3", "train.py:9\nnet.py:4"])
-    'train.py:9'
-    >>> common_line(["train.py:9", None]) is common_line([]) is None
-    True
+    >>> common_lines(["train.py:9\nnet.py:3", "train.py:9\nnet.py:4"])
+    ['train.py:9']
+    >>> common_lines(["train.py:9", None]), common_lines([])
+    ([], [])
     """
     common: list[str] | None = None
     for stack in stacks:
         frames = stack.split("\n") if isinstance(stack, str) else []
         same = [a == b for a, b in zip(frames, frames if common is None else common)]
         common = frames[: same.index(False)] if False in same else frames[: len(same)]
-    return common[-1] if common else None
+    return common or []

@@ -13,19 +13,19 @@ from pyprof.analysis.host_work import HostWork
 from pyprof.model import Ints
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.graphs import common_line
+from pyprof.rules.graphs import common_lines
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.units import size
 
 
 class _Growth(NamedTuple):
-    """What each step of a worker leaves in the memory of a device: `per_step`, bytes; `kept`: places of the allocations
-    in `events`; `steps`: start and end of the steps, ns."""
+    """Memory of a device that each step of a worker leaves behind: `per_step`, bytes; `retained`: places of the
+    allocations in `events`; `steps`: start and end of the steps, ns."""
 
     events: Allocations
     per_step: int
-    kept: Ints
+    retained: Ints
     steps: tuple[int, int]
 
 
@@ -42,13 +42,13 @@ def growing_memory(run: Run) -> Finding | None:
         raise NeedsFacts(
             "needs allocations; record with pyprof run --memory, or with torch.profiler(profile_memory=True)"
         )
-    found = [growth for events in allocations(run.source) if (growth := _growth(run, events))]
-    most = max(found, key=lambda growth: growth.per_step, default=None)
+    growths = [growth for events in allocations(run.source) if (growth := _growth(run, events))]
+    most = max(growths, key=lambda growth: growth.per_step, default=None)
     if most is None or most.per_step < limit("R55.bytes"):
         return None
     device = most.events.device
     table = _by_operator(run, most)
-    line = common_line(table["frames"])
+    lines = common_lines(table["frames"])
     name = table.sort_values("bytes", kind="stable")["name"].iloc[-1]
     total = run.facts.get("cpu.memory_bytes" if device == CPU else f"gpu.{device}.memory_bytes", "")
     full = (
@@ -57,7 +57,7 @@ def growing_memory(run: Run) -> Finding | None:
         else ""
     )
     memory = "the CPU" if device == CPU else f"GPU {device}"
-    at = f" called at {line}" if line else ""
+    at = f" called at {lines[-1]}" if lines else ""
     return run.finding(
         f"Memory in use on {memory} grows by {size(most.per_step)} a step{full}. It is kept from operators{at}, mostly "
         f"{name if isinstance(name, str) else 'outside of operators'}.",
@@ -83,18 +83,18 @@ def _growth(run: Run, events: Allocations) -> _Growth | None:
     born, freed = pairs(events)
     born, freed = born[born >= 0], freed[born >= 0]
     time = events.time[born]
-    kept = (freed < 0) | (events.time[freed] > ends[-1])
-    kept &= (time >= starts[0]) & (time < ends[half - 1])
+    retained = (freed < 0) | (events.time[freed] > ends[-1])
+    retained &= (time >= starts[0]) & (time < ends[half - 1])
     left = np.zeros(half, np.int64)
-    np.add.at(left, np.searchsorted(ends, time[kept], side="right"), events.bytes[born[kept]])
-    return _Growth(events, int(np.median(left)), born[kept], (int(starts[0]), int(ends[-1])))
+    np.add.at(left, np.searchsorted(ends, time[retained], side="right"), events.bytes[born[retained]])
+    return _Growth(events, int(np.median(left)), born[retained], (int(starts[0]), int(ends[-1])))
 
 
 def _by_operator(run: Run, growth: _Growth) -> pd.DataFrame:
     """Return the operators that allocated what is kept, with its bytes and the number of allocations."""
-    events, kept = growth.events, growth.kept
+    events, retained = growth.events, growth.retained
     work = HostWork(run.source.activity(events.worker), growth.steps)
-    operator, _ = work.executions(events.thread[kept], events.time[kept])
-    table = pd.DataFrame({"operator": operator, "bytes": events.bytes[kept]})
+    operator, _ = work.executions(events.thread[retained], events.time[retained])
+    table = pd.DataFrame({"operator": operator, "bytes": events.bytes[retained]})
     table = table.groupby("operator", as_index=False).agg(bytes=("bytes", "sum"), count=("bytes", "size"))
     return table.join(run.operators[["name", "source", "frames"]], on="operator")

@@ -12,7 +12,7 @@ import pandas as pd
 from pyprof.model import BPROP, FORWARD, FPROP, OPTIMIZER, RECOMPUTE
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.graphs import Nodes, common_line
+from pyprof.rules.graphs import Nodes, common_lines
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.units import percent
@@ -119,7 +119,7 @@ def unused_forward(run: Run) -> Finding | None:
         return None
     about = run.operators.loc[executed["operator"], [*_PLACE, "frames"]].fillna("").reset_index(drop=True)
     executed = pd.concat([executed.reset_index(drop=True), about], axis=1)
-    unused = executed[~executed["used"]]
+    unused, trained = executed[~executed["used"]], executed["frames"][executed["used"]]
     rows = executed.groupby(_PLACE)["used"].agg(["sum", "size"])
     rows = rows[rows["sum"] > 0]
     again = rows["size"] - rows["sum"] >= run.steps * run.workers
@@ -133,11 +133,11 @@ def unused_forward(run: Run) -> Finding | None:
         if run.share(_time(run, unused["time"].sum())) > limit("R52.share")
         else unused[:0]
     )
-    kept = run.scaled(graph["time"].sum()) if run.on_cpu else run.on_device(graph["time"].sum())
+    graph_time = run.scaled(graph["time"].sum()) if run.on_cpu else run.on_device(graph["time"].sum())
     problems, advice, parts = [], [], list[pd.DataFrame]()
     if run.share(time) > limit("R52.share"):
         problems.append(
-            f"Forward computations that no backward follows{_called_at(second)} take {run.time(time)}, "
+            f"Forward computations that no backward follows{_called_at(second, trained)} take {run.time(time)}, "
             f"{percent(run.share(time))} of the time: modules run forward more often than backward, mostly "
             f"{_largest(_by_operator(run, second))}."
         )
@@ -146,10 +146,10 @@ def unused_forward(run: Run) -> Finding | None:
             "again (another input of the same shape) belongs under torch.no_grad(), every N steps."
         )
         parts.append(second)
-    if run.share(kept) > limit("R52.share"):
+    if run.share(graph_time) > limit("R52.share"):
         problems.append(
-            f"Forward passes{_called_at(graph)} record a graph that no backward uses, in {run.time(kept)}, "
-            f"{percent(run.share(kept))} of the time."
+            f"Forward passes{_called_at(graph, trained)} record a graph that no backward uses, in "
+            f"{run.time(graph_time)}, {percent(run.share(graph_time))} of the time."
         )
         advice.append(
             "Run an evaluation under torch.no_grad() or torch.inference_mode(): it makes no graph, and frees each "
@@ -178,10 +178,13 @@ def _by_operator(run: Run, executed: pd.DataFrame) -> pd.DataFrame:
     return run.operators.join(executed.groupby("operator")["time"].sum(), how="inner")
 
 
-def _called_at(executed: pd.DataFrame) -> str:
-    """Return where executions were called from: the innermost line that all of them have in common."""
-    line = common_line(executed["frames"].unique())
-    return f", called at {line}," if line else ""
+def _called_at(executed: pd.DataFrame, trained: pd.Series[str]) -> str:
+    """Return where executions were called from: the innermost line that all of them have in common, and that is not in
+    the stack of those with a backward, as the lines of a module are."""
+    shared = {line for stack in trained.unique() for line in stack.split("\n")}
+    lines = common_lines(executed["frames"].unique())
+    own = [line for line in lines if line not in shared] or lines
+    return f", called at {own[-1]}," if own else ""
 
 
 def _with_graph(run: Run, executed: pd.DataFrame) -> pd.DataFrame:
@@ -191,8 +194,8 @@ def _with_graph(run: Run, executed: pd.DataFrame) -> pd.DataFrame:
         own = executed[
             executed["worker"].eq(sample.worker) & executed["start"].between(sample.start, sample.end)
         ]
-        made = Nodes(run, sample).between(*own[["thread", "start", "end"]].to_numpy(np.int64).T)
-        parts.append(own[made > 0])
+        nodes = Nodes(run, sample).between(*own[["thread", "start", "end"]].to_numpy(np.int64).T)
+        parts.append(own[nodes > 0])
     return pd.concat(parts)
 
 
