@@ -17,6 +17,7 @@ from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
 from pyprof.units import percent, size
 
+_NOTICED = 0.01  # of the time of collectives: a wait for a rank that is worth a word
 _LATE = ("R08", "R09", "R30", "R33", "R49")  # what may hold up one of the ranks
 
 
@@ -29,7 +30,7 @@ def _communication(run: Run) -> pd.DataFrame:
     """
     between = names(run.store)
     table = run.events(
-        ("id", "kind", "operator", "duration_ns", "bytes", "sized", "copied_bytes"),
+        ("id", "kind", "operator", "stream", "duration_ns", "bytes", "sized", "copied_bytes"),
         lambda sample: np.flatnonzero(between[sample.of("name")]),
     )
     described = collectives(run.store).set_index("event")
@@ -38,7 +39,22 @@ def _communication(run: Run) -> pd.DataFrame:
     return table.assign(
         bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call),
         transfer=table["id"].map(described["transfer"]),
+        name=table["id"].map(described["name"]),
     )
+
+
+def _on_stream_of_kernels(run: Run, table: pd.DataFrame) -> str:
+    """Return the stream on which most of the other kernels run, if collectives run there for most of their time; else
+    an empty text."""
+    own = table[table["kind"] == KERNEL].groupby("stream")["duration_ns"].sum()
+    between = names(run.store)
+    kernels = run.events(
+        ("stream", "duration_ns"), lambda sample: sample.kernel[~between[sample.of("name")[sample.kernel]]]
+    )
+    if not len(own) or not len(kernels):
+        return ""
+    stream = kernels.groupby("stream")["duration_ns"].sum().idxmax()
+    return f"stream {stream}" if 2 * own.get(stream, 0) > own.sum() else ""
 
 
 def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
@@ -60,6 +76,8 @@ def comm_exposed(run: Run) -> Finding | None:
     the finding says how much of their time is a wait for the rank that came last. That is no part of the saving where
     another finding says what holds up that rank (R08, R09, R30, R33, R49).
 
+    Collectives that run on the stream of the other kernels cannot overlap with them, which it says too.
+
     Fires: an all-reduce of 20 ms at the end of a step of 100 ms.
     Silent: the same while the backward pass still computes.
     """
@@ -69,7 +87,9 @@ def comm_exposed(run: Run) -> Finding | None:
     table = _communication(run)
     grouped = _grouped(run, table)
     copied = table.loc[~table["kind"].isin(KERNELS), "duration_ns"].sum()
-    what = "Collectives" if not copied else "Collectives and copies between GPUs"
+    of_kind = table["name"].dropna().value_counts().index.tolist()
+    listed = f" ({', '.join(of_kind[:2])}{' ...' if len(of_kind) > 2 else ''})" if of_kind else ""
+    what = f"Collectives{listed}" if not copied else f"Collectives{listed} and copies between GPUs"
     matched = table[table["transfer"].notna()]
     waiting = 1 - float(matched["transfer"].sum()) / max(float(matched["duration_ns"].sum()), 1)
     if not len(matched):
@@ -78,7 +98,11 @@ def comm_exposed(run: Run) -> Finding | None:
         of = (
             "their time" if len(matched) == len(table) else "the time of those that were matched on all ranks"
         )
-        waits = f"For {percent(waiting)} of {of} they wait for the rank that comes last."
+        waits = (
+            f"For {percent(waiting)} of {of} they wait for the rank that comes last."
+            if waiting >= _NOTICED
+            else "They wait for no rank."
+        )
     evenly = "Remove what delays the late ranks (reports root_cause, stragglers): the others only wait."
     faster = (
         "DistributedDataParallel: gradient_as_bucket_view=True, another bucket_cap_mb, model.no_sync() while gradients "
@@ -88,11 +112,18 @@ def comm_exposed(run: Run) -> Finding | None:
         advice = f"If one rank comes late: {evenly[0].lower()}{evenly[1:]} Otherwise {faster}"
     else:
         advice = evenly if waiting > limit("R28.waiting") else faster
+    if alone := _on_stream_of_kernels(run, table):
+        waits += f" They run on the stream of the other kernels ({alone}), so nothing can overlap with them."
+        advice = (
+            "Start them early with async_op=True and call wait() where the result is needed, or use a stream of their "
+            f"own: since torch 2.8 a collective with async_op=False runs on the current stream. {advice}"
+        )
     late = [one for one in _LATE if judge(RULES[one], run).finding is not None and one in run.late_ranks]
     own = exposed
     if len(matched) and late:
         own = int(exposed * (1 - waiting))
-        waits += f" What holds that rank up is in {' and '.join(late)}."
+        if waiting >= _NOTICED:
+            waits += f" What holds that rank up is in {' and '.join(late)}."
     return run.finding(
         f"{what} run for {run.time(total)}; {run.time(exposed, False)} of it, {percent(run.share(exposed))} of the "
         f"time, while no other kernel runs. {waits}",

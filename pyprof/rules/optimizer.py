@@ -78,17 +78,18 @@ def unfused_optimizer(run: Run) -> Finding | None:
     other = "" if "yes" in _values(run, "foreach") else ", else foreach=True"
     names = _values(run, "class") or [name.removesuffix(".step") for name in steps["name"] if "." in name]
     classes = " or ".join(sorted(set(names))) or "the optimizer"
+    line = steps["source"].dropna().iloc[0] if steps["source"].notna().any() else _line(run)
     saving = min(run.late, cpu - gpu) if cpu > gpu else None
     edits = {sample.worker: _fused(run, sample, tensors) for sample in run.samples}
     if all(edit is not None for edit in edits.values()):
         saving = run.without("R21", {n: edit for n, edit in edits.items() if edit is not None}, saving or 0)
     return run.finding(
-        f"A step of the optimizer launches {launches:.0f} kernels{of}; it takes {run.time(max(cpu, gpu))}, "
-        f"{percent(share)} of the time.",
+        f"Optimizer.step of {_where(classes, line)} launches {launches:.0f} kernels{of}; it takes "
+        f"{run.time(max(cpu, gpu))}, {percent(share)} of the time.",
         f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad){other}.",
         saving,
         run.top(
-            steps.assign(source=steps["source"].where(steps["source"].notna(), _line(run))),
+            steps.assign(source=steps["source"].where(steps["source"].notna(), line)),
             "cpu_ns",
             operator="name",
             source="source",
@@ -101,14 +102,24 @@ def unfused_optimizer(run: Run) -> Finding | None:
     )
 
 
+def _where(optimizer: str, line: str | None) -> str:
+    """Return an optimizer with the line of its step.
+
+    >>> _where("Adam", "train.py:7"), _where("Adam", None)
+    ('Adam (train.py:7)', 'Adam')
+    """
+    return f"{optimizer} ({line})" if line else optimizer
+
+
 def _on_cpu(run: Run, steps: pd.DataFrame, tensors: int, operators: float) -> Finding | None:
     each, time = operators / max(tensors, 1), min(int(steps["cpu_ns"].sum()) // run.workers, run.wall)
     if not tensors or each <= limit("R21.per_parameter") or run.share(time) <= limit("R21.share"):
         return None
     names = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
+    line = steps["source"].dropna().iloc[0] if steps["source"].notna().any() else None
     return run.finding(
-        f"A step of the optimizer runs {operators:,.0f} operators, {each:.1f} for each of its {tensors} parameter "
-        f"tensors; it takes {run.time(time)}, {percent(run.share(time))} of the time.",
+        f"Optimizer.step of {_where(names, line)} runs {operators:,.0f} operators, {each:.1f} for each of its "
+        f"{tensors} parameter tensors; it takes {run.time(time)}, {percent(run.share(time))} of the time.",
         f"{names}(..., fused=True), where it has that option on a CPU (Adam, AdamW, SGD, Adagrad; torch 2.4 or later): "
         "one operator for all tensors.",
         int(time * (1 - 1 / each)),

@@ -61,6 +61,17 @@ def test_an_unknown_size_of_a_collective_is_not_zero():
     assert found.evidence[0]["bytes"] is None
 
 
+def test_a_collective_on_the_stream_of_the_kernels_cannot_overlap():
+    one, other = (outcome("R28", collective(150_000, stream=stream)).finding for stream in (7, 20))
+    assert one is not None
+    assert one.problem.endswith(
+        "They run on the stream of the other kernels (stream 7), so nothing can overlap with them."
+    )
+    assert one.advice.startswith("Start them early with async_op=True")
+    assert other is not None
+    assert "stream" not in other.problem + other.advice
+
+
 def test_a_collective_is_not_far_from_the_roofline():
     made = Small()
     for t in made.each():
