@@ -2,7 +2,7 @@
 """Figures of every iteration of a run, and of several runs side by side: what the gate compares.
 
 An iteration of several workers is one sample, the mean over its workers: ranks wait for each other and are not
-independent. They are the steady ones, as in the overview; if these are too few, all that were recorded completely.
+independent. They are those of which the overview takes means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pyprof.reports import complete, diff
 from pyprof.reports.idle import IDLE
 from pyprof.reports.waterfall import divide
 
-_LEAST = 4  # iterations: with fewer nothing can be told
 STEP, BUSY, ALL_IDLE, MEMORY = "step_time", "busy", "idle", "memory"
 Floats = NDArray[np.float64]
 
@@ -61,12 +60,11 @@ def iterations(run: Source) -> Iterations:
     """Return the compared iterations of a run; none if no worker has complete ones in common with the others."""
     parts, ids = [], []
     of_means = used(run)
-    every = len(of_means) < _LEAST
     for activity, steps in activities(run):
         own = _ids(run, activity.worker)
         figures = _figures(activity, steps)
         figures.index = own.index = pd.Index(own["number"], name="number")
-        selected = ~steps.partial & (own["number"].isin(of_means).to_numpy() | every)
+        selected = ~steps.partial & own["number"].isin(of_means).to_numpy()
         parts.append(figures[selected])
         ids.append(own[selected])
     if not parts:
