@@ -36,6 +36,7 @@ _SAVES = re.compile(r"torch[/\\]serialization\.py|torch\.save|save_checkpoint")
 _SAVING = ("%serialization.py%", "%torch.save%", "%save\\_checkpoint%")  # the same in SQL
 _ENGINE = ("%run\\_backward%",)  # torch's engine, whose threads do the work
 COLLECTIVES = ("gloo:%", "mpi:%")  # that run on the CPU
+_USUAL = 0.25  # part of the waits in one place that are at most as long as its work, if interruptions lengthen others
 _SLEEPS = re.compile(r"built-in function sleep")
 
 
@@ -54,7 +55,7 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
     """Return the places of such stretches, the longest first: `place`, `known`, `waits`, `time` in ns of the window,
     and `few`. The time is the mean over the workers; where few of them are in a place, these are named, and it is what
     they take more than the median worker, since the others wait for them. A place is left out unless a worker is in it
-    in half of the steps, and where it is not known, stretches count as the median of all: the rest may be noise."""
+    in half of the steps, and where it is not known, stretches count as their lower quartile: the rest may be noise."""
     own = run.host_stretches[run.host_stretches["collects"] == collects]
     names = dict(run.store.rows("select id, name from worker"))
     rows = []
@@ -65,7 +66,7 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
             continue
         sums = by_worker.sum()
         if not known:
-            sums = (by_worker.size() * stretches["waited"].median()).clip(upper=sums)
+            sums = (by_worker.size() * stretches["waited"].quantile(_USUAL)).clip(upper=sums)
         times = sums.reindex([sample.worker for sample in run.samples], fill_value=0)
         most, middle = times.max(), times.sort_values().iloc[(len(times) - 1) // 2]
         few = 2 * middle < most

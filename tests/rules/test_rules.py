@@ -1313,6 +1313,17 @@ def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(
         assert launches is None or launches.saving < found.saving
 
 
+def test_interruptions_in_an_unknown_place_are_no_work_of_it() -> None:
+    """Six of nine waits between operators take 700 us, three 250: so long all of them count."""
+    made = Small(gpu=None)
+    for i, t in enumerate(made.each()):
+        end = t + (300_000 if i % 3 else 750_000)
+        made.cpu("aten::addmm", t, end - t, made.op("linear", t, end, line=9))
+    found = outcome("R49", made).finding
+    assert found is not None
+    assert found.saving == 9 * 250_000
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [
