@@ -197,13 +197,13 @@ def cpu_short_operators(run: Run) -> Finding | None:
     ops = _operators(run)
     if ops is None:
         return None
-    if (rows := _rows(ops)) < limit("R46.rows") and run.trains and run.cut:
-        return _few_rows(run, ops, rows)
-    ops = ops[ops["phase"] != OPTIMIZER]
+    every, ops = ops, ops[ops["phase"] != OPTIMIZER]
     many = (ops["kernels"] > ops["calls"]) & (ops["gpu_ns"] < limit("R46.event") * ops["kernels"])
     short = ops[(ops["cpu_ns"] < limit("R46.length") * ops["calls"]) | many]
     each = short["calls"] / max(run.steps * run.workers, 1)
     often = each >= limit("R46.calls")
+    if not often.any() and (rows := _rows(every)) < limit("R46.rows") and run.trains and run.cut:
+        return _few_rows(run, every, rows)
     saving = int((short["cpu_ns"] * (1 - 1 / each))[often].sum()) // run.workers if run.cut else 0
     time, calls = _per_worker(run, short), int(short["calls"].sum()) // run.workers
     per_step = calls / max(run.steps, 1)

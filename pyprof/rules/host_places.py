@@ -66,7 +66,7 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
             continue
         sums = by_worker.sum()
         if not known:
-            sums = (by_worker.size() * stretches["waited"].quantile(_USUAL)).clip(upper=sums)
+            sums = (by_worker.size() * float(stretches["waited"].quantile(_USUAL))).clip(upper=sums)
         times = sums.reindex([sample.worker for sample in run.samples], fill_value=0)
         most, middle = times.max(), times.sort_values().iloc[(len(times) - 1) // 2]
         few = 2 * middle < most

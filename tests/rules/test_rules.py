@@ -844,6 +844,18 @@ def test_a_tiny_batch_takes_as_long_as_one_of_sixteen_rows() -> None:
         assert outcome("R46", made)[1:3] == (None, None)
 
 
+def test_one_row_at_a_time_is_a_loop_and_no_tiny_batch() -> None:
+    """40 calls of 10 us a step: in the time of one, 39 are saved."""
+    made = few_rows(1)
+    for t in made.each():
+        for start in range(t + 100_000, t + 500_000, 10_000):
+            made.op("relu", start, start + 10_000)
+    found = outcome("R46", made).finding
+    assert found is not None
+    assert found.problem.startswith("40 calls a step of short operators take 400 us a step")
+    assert found.saving == 10 * 39 * 10_000
+
+
 @pytest.mark.parametrize(("flops", "fires"), [(800, True), (799, False)])
 def test_narrower_types_do_not_make_reading_weights_faster(flops: int, fires: bool) -> None:
     """8 FLOPs per byte are those of 16 rows."""
