@@ -31,7 +31,8 @@ class Finding(NamedTuple):
     """The result of a rule.
 
     `saving`: an estimate in ns of the window's wall time, None if unknown. `evidence`: the top rows behind the
-    finding as (name, figures). `verify`: how to check the finding.
+    finding as (name, figures). `verify`: how to check the finding. `apart`: the saving is of time that is not in the
+    window, of single long steps.
     """
 
     rule: str
@@ -40,6 +41,7 @@ class Finding(NamedTuple):
     saving: int | None
     evidence: tuple[dict[str, object], ...] = ()
     verify: str = ""
+    apart: bool = False
 
 
 class Premise(NamedTuple):

@@ -89,5 +89,7 @@ def _judge(rule: Rule, run: Run) -> Outcome:
         finding = None
     if finding is None:
         return Outcome(rule, None, None)
-    part = None if finding.saving is None else share(finding.saving, run.wall)
+    part = None
+    if finding.saving is not None:
+        part = share(finding.saving, run.wall + (finding.saving if finding.apart else 0))
     return Outcome(rule, finding._replace(rule=rule.id), None, part)

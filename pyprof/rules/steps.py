@@ -241,17 +241,19 @@ def long_steps(run: Run) -> Finding | None:
         if most
         else "No single line or operator has most of that time."
     )
-    return run.finding(
+    finding = run.finding(
         f"{many} far longer than the others: step {name} takes {duration(length)}, {length / usual:.1f} times the "
         f"median of {duration(usual)}. {cause}",
         "Run it less often, outside of the loop, or in another thread or process."
         if known
         else "Check that step for evaluation, checkpoints, compilation, input of another size, or another program on "
         "the machine.",
-        excess / len(run.lengths) * run.steps if known else None,
+        None,
         [{"iteration": n, "length_ns": one, "median_ns": usual} for n, one in list(steps.items())[:5]],
         "The overview names no long step.",
     )
+    saving = int(excess / len(run.lengths) * run.steps) if known else None
+    return finding._replace(saving=saving, apart=True)
 
 
 def _shown(run: Run, worker: int) -> int:

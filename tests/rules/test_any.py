@@ -120,7 +120,8 @@ def checked(source: Source) -> list[Outcome]:
     for each in found:
         assert each.finding is None or each.needs is None
         if each.finding is not None and each.finding.saving is not None:
-            assert 0 <= each.finding.saving <= wall, each
+            assert each.finding.saving >= 0, each
+            assert each.finding.saving <= wall or each.finding.apart, each
     ranks = [0 if each.finding else 1 if each.needs else 2 for each in found]
     assert ranks == sorted(ranks)
     bounds = {
