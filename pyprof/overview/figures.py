@@ -16,7 +16,7 @@ from pyprof.analysis.places import user_line
 from pyprof.analysis.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
-from pyprof.reports.headline import Best, Step, best_finding, mean_step
+from pyprof.reports.headline import Best, Step, findings, mean_step
 from pyprof.rules import Outcome
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
@@ -62,6 +62,7 @@ class Figures(NamedTuple):
     ledger: tuple[tuple[str, float | None], ...]
     best: Best | None
     evaluated: int
+    more: tuple[Best, ...] = ()  # the next two findings
     rank: int | None = None
     ranks: int | None = None
     verdict: tuple[str, ...] = ()  # of a flight record
@@ -77,6 +78,7 @@ def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
     kernels = not reads.has_operators(source.store)
     rank, ranks = _ranks(run)
     outcomes = evaluate(source) if outcomes is None else outcomes
+    first = findings(outcomes, run)
     return Figures(
         gpu=source.gpu,
         step=step,
@@ -84,7 +86,8 @@ def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:
         operators=_kernels(run, scale) if kernels else _operators(run, scale),
         modules=_modules(run, scale),
         ledger=_ledger(source),
-        best=best_finding(outcomes, run),
+        best=first[0] if first else None,
+        more=tuple(first[1:]),
         evaluated=sum(outcome.needs is None for outcome in outcomes),
         rank=rank,
         ranks=ranks,

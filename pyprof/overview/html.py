@@ -59,7 +59,7 @@ class Overview:
             else "<div>Module na: not recorded</div>",
             "</div>",
             *([f"<div>{_text(one.step.used)}</div>"] if one.step.used else []),
-            f"<div>{_text(lines.finding_text(one))}</div>",
+            f"<div>{_text(lines.finding_text(one, one.best))}</div>",
             f'<div style="opacity:.75">{_text(lines.ledger(one))}</div>',
             *([f'<div style="opacity:.75">{_text(lines.pauses(one))}</div>'] if one.pauses else []),
         ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the overview as lines of text: at most 18, none wider than the terminal.
+"""The figures of the overview as lines of text: at most 24, none wider than the terminal.
 
 Names come from the recorded program and may be hostile: control and invisible characters are escaped. A text that
 does not fit loses its middle.
@@ -21,12 +21,12 @@ from rich.cells import cell_len
 from pyprof.analysis.source import Source
 from pyprof.overview.figures import Figures, Row
 from pyprof.reports import every, headline
-from pyprof.reports.headline import PHASES, Step
+from pyprof.reports.headline import PHASES, Best, Step
 from pyprof.store import fleet_folder
 from pyprof.terminal import visible
 from pyprof.units import duration
 
-MOST = 18
+MOST = 24
 NOTHING = "Step na: nothing was recorded."
 NARROW = 60
 _PARTS = {
@@ -54,9 +54,12 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     cost = wrap(pauses(overview), width, 2)
     fixed = [ledger(overview, width), *cost, *_next(overview, path, width, encoding)]
     step, rows = _step(overview, width), table(overview, width, encoding)
-    advice = _advice(overview, width, encoding)
+    advice = _advice(overview.best, width, 2, encoding)
+    for best in overview.more:
+        text = short_paths(finding_text(overview, best, encoding), encoding)
+        advice += [*wrap(text, width, 2), *_advice(best, width, 1, encoding)]
     known = len(fixed) + len(advice) + len(step)
-    text = short_paths(finding_text(overview, encoding), encoding)
+    text = short_paths(finding_text(overview, overview.best, encoding), encoding)
     room = MOST - known - len(wrap(text, width, _FINDING))
     rows = rows[: max(room, min(2, MOST - 1 - known), 0)]  # of the table the heading and a row at least
     finding = wrap(text, width, MOST - known - len(rows))
@@ -275,15 +278,15 @@ def _explained(part: float | None) -> str:
     return f"{part:.0f}" if part in (0, 100) else f"{min(max(part, 0.1), 99.9):.1f}"
 
 
-def finding_text(overview: Figures, encoding: str = "utf-8") -> str:
-    """Return the sentence about the first finding, and its saving."""
-    best = overview.best
+def finding_text(overview: Figures, best: Best | None, encoding: str = "utf-8") -> str:
+    """Return the sentence about a finding, and its saving. One whose saving is a bound is an opportunity."""
     if best is None:
         return f"Finding: none ({overview.evaluated} rules could be evaluated)."
-    saves = "" if best.saving is None else f" (could save {duration(best.saving)}{_per(overview)}"
+    what, at_most = ("Opportunity", "up to ") if best.bound else ("Finding", "")
+    saves = "" if best.saving is None else f" (could save {at_most}{duration(best.saving)}{_per(overview)}"
     if saves:
         saves += ")" if best.share is None else f", {best.share:.1f} %)"
-    return f"Finding{saves}: {visible(best.problem, encoding)}"
+    return f"{what}{saves}: {visible(best.problem, encoding)}"
 
 
 def short_paths(text: str, encoding: str = "utf-8") -> str:
@@ -295,10 +298,10 @@ def short_paths(text: str, encoding: str = "utf-8") -> str:
     return re.sub(r"\S*/\S*", lambda word: shorten(word[0], _PATH, 0, encoding), text)
 
 
-def _advice(overview: Figures, width: int, encoding: str) -> list[str]:
-    """Return what to do about the first finding."""
-    advice = overview.best.advice if overview.best else ""
-    return wrap(f"Advice: {visible(advice, encoding)}", width, 2) if advice else []
+def _advice(best: Best | None, width: int, most: int, encoding: str) -> list[str]:
+    """Return what to do about a finding, on at most so many lines."""
+    advice = best.advice if best else ""
+    return wrap(f"Advice: {visible(advice, encoding)}", width, most) if advice else []
 
 
 def _per(overview: Figures) -> str:

@@ -19,6 +19,7 @@ from pyprof.reports import find
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
 from pyprof.rules import Outcome
 from pyprof.rules.context import NOT_CUT, Run
+from pyprof.rules.evaluation import BOUNDS, NOTES
 from pyprof.rules.steps import missing_work
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
@@ -31,6 +32,7 @@ IN_PART = {
 }  # fmt: skip
 USED = "used"
 PHASES = ("forward", "backward", "recompute", "optimizer", "no_phase")
+_SHOWN = 3  # findings
 
 
 class Step(NamedTuple):
@@ -68,14 +70,15 @@ class Step(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The first finding of the rules; `saving` per step, `share` of the time that rules examine. `names_rank`: whether
-    it is about the rank for which the others wait. `advice`: what to do about it."""
+    """A finding of the rules; `saving` per step, `share` of the time that rules examine. `names_rank`: whether it is
+    about the rank for which the others wait. `advice`: what to do about it; `bound`: the saving is one at most."""
 
     problem: str
     saving: float | None
     share: float | None
     names_rank: bool = False
     advice: str = ""
+    bound: bool = False
 
 
 def headline(step: Step, best: Best | None, late: str = "") -> str:
@@ -83,11 +86,11 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
 
     >>> step = Step(178e6, 5, 1, (), None, steady=True)
     >>> headline(step, Best("The loop waits for data.", 59e6, 33.2))
-    'A step takes 178 ms, the mean of 5. The loop waits for data. This could save up to 59.0 ms a step (33.2 %).'
+    'A step takes 178 ms, the mean of 5. The loop waits for data. This could save 59.0 ms a step (33.2 %).'
     >>> headline(step._replace(length=16e6, number=8, workers=8, steady=False), None)
     'A step takes 16.0 ms, the mean of 8 on 8 workers, not known to be steady.'
     >>> headline(step, Best("All ranks wait for rank3.", 59e6, 33.2, True), "The ranks wait for rank3.")
-    'A step takes 178 ms, the mean of 5. All ranks wait for rank3. This could save up to 59.0 ms a step (33.2 %).'
+    'A step takes 178 ms, the mean of 5. All ranks wait for rank3. This could save 59.0 ms a step (33.2 %).'
     """
     if step.length is None:
         return ""
@@ -105,7 +108,7 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
         if best.saving is not None:
             per = "" if step.number is None else " a step"
             of = "" if best.share is None else f" ({best.share:.1f} %)"
-            text += f" This could save up to {duration(best.saving)}{per}{of}."
+            text += f" This could save {'up to ' if best.bound else ''}{duration(best.saving)}{per}{of}."
     return f"{text} {late}".rstrip()
 
 
@@ -288,13 +291,18 @@ def describe_steps(numbers: Sequence[int], reasons: Sequence[str]) -> str:
 
 def best_finding(outcomes: list[Outcome], run: Run) -> Best | None:
     """Return the first finding of the rules, the one with the largest saving; what is missing on the GPU precedes."""
+    return next(iter(findings(outcomes, run)), None)
+
+
+def findings(outcomes: list[Outcome], run: Run) -> list[Best]:
+    """Return the first findings of the rules, at most three. After the first, notes on the measurement are left out."""
     launches, every = run.missing_launches
     if launches and launches >= limit("R38.launches") * every:
-        return Best(missing_work(launches, every), None, None)
-    for outcome in outcomes:
-        finding = outcome.finding
-        if finding is not None:
+        return [Best(missing_work(launches, every), None, None)]
+    out: list[Best] = []
+    for rule, finding, _, part in outcomes:
+        if finding is not None and not (out and rule.id in NOTES):
             saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
             problem = finding.problem.removesuffix(NOT_CUT)
-            return Best(problem, saving, outcome.share, outcome.rule.id == "R30", finding.advice)
-    return None
+            out.append(Best(problem, saving, part, rule.id == "R30", finding.advice, rule.id in BOUNDS))
+    return out[:_SHOWN]

@@ -26,7 +26,7 @@ _PART_OF = {
 # Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
 BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R45", "R46", "R50", "R54")
 FAULTS = ("R34", "R45", "R52", "R55")  # before bounds also where their saving is unknown
-_NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
+NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
 
 
 def evaluate(source: Source) -> list[Outcome]:
@@ -42,7 +42,7 @@ def evaluate(source: Source) -> list[Outcome]:
             return (5 if outcome.needs else 6), 0, outcome.rule.id
         if outcome.finding.saving is None:
             return (
-                (1 if outcome.rule.id in FAULTS else 4 if outcome.rule.id in _NOTES else 3),
+                (1 if outcome.rule.id in FAULTS else 4 if outcome.rule.id in NOTES else 3),
                 0,
                 outcome.rule.id,
             )
