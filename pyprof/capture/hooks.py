@@ -7,7 +7,7 @@
   and close the window; without CUDA they do nothing else.
 * torch.profiler of the user: torch serves one profiler at a time and would silently cancel the first, so PyProf's gives
   way before it starts, whichever starts first. Its CUPTI monitor frees the buffers of `cupti/pool.py` before that.
-* Captures of CUDA graphs are followed (`cuda_graphs.py`).
+* Captures of CUDA graphs are followed (`cuda_graphs.py`), and loaders with workers (`loader_workers.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import look_up, part, profiler_enabled
-from pyprof.capture.instrument import cuda_graphs, interruptions, range_sources
+from pyprof.capture.instrument import cuda_graphs, interruptions, loader_workers, range_sources
 from pyprof.capture.instrument.attribute_registry import Registry
 
 
@@ -60,6 +60,8 @@ def install(registry: Registry, listener: Listener) -> None:
         _install_monitor(registry, listener)
     with part("torch.cuda.CUDAGraph", "kernels of a window that ends while a CUDA graph is captured"):
         cuda_graphs.install(registry)
+    with part("torch.utils.data", "workers of data loaders"):
+        loader_workers.install(registry)
 
 
 def _install_emit_nvtx(registry: Registry, listener: Listener) -> None:

@@ -64,6 +64,10 @@ NAMES: dict[tuple[str, ...], str] = {
     (
         "torch.distributed.distributed_c10d", "torch.distributed.distributed_c10d._update_default_pg",
     ): "sob",
+    (
+        "torch.utils.data.dataloader._MultiProcessingDataLoaderIter", "torch.utils.data._utils.worker",
+        "torch.utils.data._utils.pin_memory",
+    ): "sob",
     ("torch.cuda.profiler.start", "torch.cuda.profiler.stop"): "sob",
     (f"{EVENT}.name",): "s",
     (f"{EVENT}.start_ns",): "s",

@@ -54,6 +54,7 @@ PROCESS = {
     "instrument.arguments._real_tensor": "a fact about a class",
     "instrument.cuda_graphs.captures": "captures of the program, which go on",
     "instrument.dynamo._done": "modules whose code torch.compile leaves alone, for good",
+    "instrument.loader_workers._starting": "the loader that a thread constructs",
     "instrument.recorder.local": "open ranges and running modules of each thread, which go on",
     "instrument.stacks.ENDS": "code of PyProf",
     "instrument.wrappers._hidden": "code of PyProf, by id",

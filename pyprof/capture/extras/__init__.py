@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optional recordings: memory, files, stacks of waiting calls, samples. All are off by default, and then nothing is
-imported, patched or started for them.
+imported, patched or started for them. Batches of loader workers are always recorded.
 
 Each is a module here with one *extra*: an object that is started and stopped with the window and adds tables to the
-file. A table exists only in files whose recording requested it. To add one: a module here, a branch in `_constructors`,
-and the option, for which docs/architecture.md lists the files.
+file. A table exists only in files whose recording requested it, or has rows for it. To add one: a module here, a branch
+in `_constructors`, and the option, for which docs/architecture.md lists the files.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.options import NOTHING, Options
+from pyprof.capture.extras.loader_batches import LoaderBatches
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import Recorder
 from pyprof.capture.output.capture_file import Table
@@ -51,7 +52,7 @@ class Extras:
 
     def __init__(self, options: Options, max_events: int):
         self._options = options
-        self._all: list[Extra] = []
+        self._all: list[Extra] = [LoaderBatches()]
         self._tables: Callable[[], list[Table]] = list
         self._clear: Callable[[], object] = list
         if options._replace(collector=NOTHING.collector) != NOTHING:
@@ -61,14 +62,14 @@ class Extras:
             self._clear = stacks.clear
             if options.sample or options.api_backtrace is not None:
                 self._tables = stacks.tables
-            self._all = [make(options, max_events, stacks) for make in _constructors(options)]
+            self._all += [make(options, max_events, stacks) for make in _constructors(options)]
         self._registry = Registry()
         self._faults: dict[str, int] = {}
 
     @property
     def memory(self) -> Any:
         """Reader of torch's memory events (`Allocations`), None if they were not requested."""
-        return self._all[0] if self._options.memory else None
+        return self._all[1] if self._options.memory else None
 
     def start(self) -> None:
         for extra in self._all:

@@ -182,6 +182,7 @@ def _loader(iterator: Any) -> dict[str, Any]:
     workers = getattr(iterator, "_num_workers", None)
     return {
         "num_workers": workers,
+        "workers_recorded": "_pyprof_loader" in vars(iterator) if workers else None,
         "pin_memory": getattr(iterator, "_pin_memory", None),
         "persistent_workers": getattr(iterator, "_persistent_workers", None),
         "prefetch_factor": getattr(iterator, "_prefetch_factor", None) if workers else None,
