@@ -13,7 +13,7 @@ Cost(flops=480, bytes=246)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any, NamedTuple, Union
 
@@ -460,6 +460,43 @@ def no_pauses() -> Pauses:
     return Pauses(none, none, none, none.astype(bool))
 
 
+@dataclass
+class LoaderBatches:
+    """Batches that workers of a data loader made. A worker had the indices at `start`, the samples at `collate_start`,
+    the batch at `collate_end`, and had sent it at `send_end`. `pid`: of the worker; `cpu`: time of its thread from
+    `start` to `collate_end`; `send_cpu`: of its thread that sends; `slowest`: time of the sample that took longest.
+    The loop waited for the batch from `wait_start` to `wait_end`, which are missing if it never did."""
+
+    process: Ints
+    loader: Ints  # number of its facts, loader_workers.*
+    pid: Ints
+    number: Ints  # in its epoch
+    samples: Ints
+    start: Ints
+    collate_start: Ints
+    collate_end: Ints
+    send_end: Ints
+    cpu: Ints
+    send_cpu: Ints
+    slowest: Column
+    slowest_sample: Column
+    pin_start: Column
+    pin_end: Column
+    wait_start: Column
+    wait_end: Column
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def no_loader_batches() -> LoaderBatches:
+    none = np.empty(0, np.int64)
+    columns: dict[str, Any] = {item.name: none for item in fields(LoaderBatches)}
+    for name in ("slowest", "slowest_sample", "pin_start", "pin_end", "wait_start", "wait_end"):
+        columns[name] = Column(none)
+    return LoaderBatches(**columns)
+
+
 class Device(NamedTuple):
     """A device of the recording; `process` indexes `Trace.processes`, None: all of them see it."""
 
@@ -502,6 +539,7 @@ class Trace:
     functions: Functions = field(default_factory=no_functions)
     memory: Memory = field(default_factory=no_memory)
     collectives: Collectives = field(default_factory=no_collectives)
+    loader_batches: LoaderBatches = field(default_factory=no_loader_batches)
     stacks: list[Stack] = field(default_factory=list)
     calls: dict[int, Call] = field(default_factory=dict)
     slack: int = 0

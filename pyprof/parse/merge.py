@@ -31,14 +31,17 @@ MEANING = {
     **dict.fromkeys(("text", "name", "domain", "kernel"), _TEXT),
     **dict.fromkeys(("thread", "forward_thread"), _THREAD),
     **dict.fromkeys(("process",), _PROCESS),
-    **dict.fromkeys(("start", "end", "time"), _TIME),
+    **dict.fromkeys(
+        ("start", "end", "time", "collate_start", "collate_end", "send_end", "pin_start", "pin_end", "wait_start",
+         "wait_end"), _TIME),
     **dict.fromkeys(("gpu",), _GPU),
     **dict.fromkeys(("stack",), _STACK),
     **dict.fromkeys(("op",), _OP),
     **dict.fromkeys(
         ("operator", "kind", "seq", "scope", "correlation", "device", "context", "stream", "grid", "block",
          "registers", "shared_memory", "bytes", "graph_node", "occupancy", "source_kind", "target_kind", "number",
-         "address", "allocated", "reserved", "order", "node", "waited"), _PLAIN),
+         "address", "allocated", "reserved", "order", "node", "waited", "loader", "pid", "samples", "cpu", "send_cpu",
+         "slowest", "slowest_sample"), _PLAIN),
 }  # fmt: skip
 
 

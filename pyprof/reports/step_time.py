@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.analysis import loader_work
 from pyprof.analysis.device_steps import Steps, activities
 from pyprof.analysis.partition import Union
 from pyprof.analysis.source import Source
@@ -46,11 +47,18 @@ _ON_CPU = {
     "cpu": "Operator events and named ranges on any thread, except those of steps.",
     "other": "Remainder of the step.",
 }
-# Of --categories=phase.
+# Of --categories=phase, and of loader.
 _OF_PHASE = (*PHASES, "no_phase")
-_PARTS = tuple(f"{key}_ns" for key in (*_OF_PHASE, *_ON_GPU, *_ON_CPU, *IDLE))
+_OF_LOADER = {
+    "loader_samples": "was getting its samples",
+    "loader_collate": "was collating it",
+    "loader_pin": "had sent it, and its memory was being pinned",
+    "loader_queue": "had made it, and it was on its way to the loop",
+}
+_PARTS = tuple(f"{key}_ns" for key in (*_OF_PHASE, *_OF_LOADER, *_ON_GPU, *_ON_CPU, *IDLE))
+_LOADER_OUT = tuple(f"{name}_ns" for name in _OF_LOADER)
 _SEVEN_OUT = ("communication_ns",)
-_PHASES_OUT = tuple(f"{name}_ns" for name in (*_OF_PHASE, *IDLE))
+_PHASES_OUT = (*(f"{name}_ns" for name in (*_OF_PHASE, *IDLE)), *_LOADER_OUT)
 _KINDS_OUT = tuple(f"{name}_ns" for name in (*_ON_GPU, "cpu"))
 
 
@@ -71,6 +79,13 @@ def _phase(key: str) -> Column:
         "loader. Time already counted in a column before is excluded."
     )
     return Column(f"{key}_ns", f"{heading} (ns)", "ns", text)
+
+
+def _loader(key: str) -> Column:
+    """Return the column of a stage of the batches that the loop waited for."""
+    text = f"With --categories=loader: waits for a batch while a worker of the loader {_OF_LOADER[key]}."
+    empty = " Empty where the work of workers was not recorded."
+    return Column(f"{key}_ns", f"{key.replace('_', ' ').title()} (ns)", "ns", text + empty)
 
 
 def _idle(key: str) -> Column:
@@ -94,13 +109,20 @@ def _idle(key: str) -> Column:
         *(_part(key, text) for key, text in (_ON_GPU | _ON_CPU).items()),
         *(_idle(key) for key in IDLE),
         PARTIAL,
+        *(_loader(key) for key in _OF_LOADER),
     ),
     options=(
         Option(
             "categories",
-            "Parts of a step: 8; the 7 of the TensorBoard plugin, in which communication is kernels and copies; or the "
-            "phases of the training and the causes of idle time.",
-            {"8": _PHASES_OUT, "7": (*_SEVEN_OUT, *_PHASES_OUT), "phase": _KINDS_OUT},
+            "Parts of a step: 8; the 7 of the TensorBoard plugin, in which communication is kernels and copies; the "
+            "phases of the training and the causes of idle time; or the waits for a loader with workers by what these "
+            "did, and dataloader the rest of the waits.",
+            {
+                "8": _PHASES_OUT,
+                "7": (*_SEVEN_OUT, *_PHASES_OUT),
+                "phase": (*_KINDS_OUT, *_LOADER_OUT),
+                "loader": tuple(f"{name}_ns" for name in (*_OF_PHASE, *_ON_GPU, "cpu", *IDLE)),
+            },
         ),
     ),
     needs="steps: pyprof.step(), or step() of torch.profiler",
@@ -118,6 +140,10 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
         frames = [_phase_rows(source, activity, steps) for activity, steps in activities(source)]
         parts = [*map(_phase, _OF_PHASE), _part("dataloader", ""), _part("other", ""), *map(_idle, IDLE)]
         return concat_rows(frames, [WORKER, STEP, START, TOTAL, *parts, PARTIAL])
+    if categories == "loader":
+        frames = [_loader_rows(source, activity, steps) for activity, steps in activities(source)]
+        parts = [_part("dataloader", ""), _part("other", "")]
+        return concat_rows(frames, [WORKER, STEP, START, TOTAL, *parts, PARTIAL, *map(_loader, _OF_LOADER)])
     rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
     return concat_rows(
         rows, [WORKER, STEP, START, TOTAL, *(_part(key, "") for key in _ON_GPU | _ON_CPU), PARTIAL]
@@ -128,6 +154,18 @@ def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, A
     """Return the phases of the work, and idle time of the devices by cause."""
     parts = dict.fromkeys((*_OF_PHASE, *_ON_CPU, *IDLE)) | phases(source, activity, steps)
     return {**of_steps(activity, steps), **{f"{name}_ns": part for name, part in parts.items()}}
+
+
+def _loader_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:
+    """Return the waits for the loader by what its workers did."""
+    known = loader_work.stages(source.store, activity.worker)
+    classes = {f"loader_{stage}": union for stage, union in (known or {}).items()}
+    parts = split(activity, steps, {**classes, "dataloader": activity.dataloader})
+    return {
+        **of_steps(activity, steps),
+        **dict.fromkeys(_LOADER_OUT),
+        **{f"{name}_ns": part for name, part in parts.items()},
+    }
 
 
 def _rows(source: Source, activity: Activity, steps: Steps, seven: bool) -> dict[str, Any]:

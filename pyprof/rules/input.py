@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyprof.analysis import loader_work
 from pyprof.analysis.host_work import HostWork
+from pyprof.analysis.loader_work import Enough, Work
 from pyprof.analysis.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.units import percent
+from pyprof.units import duration, percent
 
 # Names of torch.utils.data's iterators in its ranges: without workers, with workers.
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
@@ -28,7 +30,10 @@ _WAITS = Rows(
 @rule("R08", "dataloader_bound", rows=_WAITS)
 def dataloader_bound(run: Run) -> Finding | None:
     """The loop waits for its DataLoader while the GPU does nothing, although the loader has workers (without workers:
-    R09).
+    R09). Where the work of its workers was recorded: their time for a batch by stage, and the number of workers with
+    which batches would be ready, which is their work for the batches of a step, divided by the step without its waits.
+    No more are advised than the processors carry: a step cannot be shorter than the CPU time of that work on all
+    processors but one. The saving is then what the step would be shorter with that number.
 
     Fires: 15 ms of each step of 100 ms in the DataLoader's next, the GPU idle, 4 workers.
     Silent: the same wait while kernels still run; 5 ms of 100 ms; a loader without workers.
@@ -40,22 +45,112 @@ def dataloader_bound(run: Run) -> Finding | None:
     if run.share(part) <= limit("R08.share"):
         return None
     settings = _settings(run)
-    advice = ["Load more in parallel: raise num_workers"]
+    known = _workers_work(run)
+    advice = [_more_workers(known)]
     if "persistent_workers" not in settings or settings["persistent_workers"] != "yes":
         advice.append("keep workers between epochs with persistent_workers=True")
     advice.append("raise prefetch_factor if the waits are uneven")
+    cheaper = "Make the transforms cheaper: decode and resize once ahead of time, or on the GPU."
+    if known is not None:
+        cheaper = (
+            f"Or make {known.stages[0].source} cheaper: decode and resize once ahead of time, or on the GPU."
+        )
+    elif any(key.endswith(".workers_recorded") and text == "no" for key, text in run.facts.items()):
+        cheaper += " Call pyprof.init() before the loader starts its workers: then their work is recorded."
+    saving = _saving(run, "R08", part)
+    if known is not None and known.raises:
+        saving = min(saving, max(run.wall - known.enough.time_ns, 0))
     return run.finding(
         f"The loop waits for its DataLoader {percent(run.share(part))} of the time{_idle(run)}, "
-        f"{run.time(part)}{_mostly(waits)}{who}.",
-        ", ".join(advice)
-        + ". Make the transforms cheaper: decode and resize once ahead of time, or on the GPU.",
-        _saving(run, "R08", part),
+        f"{run.time(part)}{_mostly(waits)}{who}.{_told(known)}",
+        ", ".join(advice) + ". " + cheaper,
+        saving,
         [
             *({"loader": text} for text in [", ".join(f"{k}={v}" for k, v in settings.items())] if text),
+            *(stage._asdict() for stage in (known.stages if known is not None else ())),
             *waits,
         ],
-        "The waits for the data loader fall (report step_time, categories=phase).",
+        "The waits for the data loader fall (report step_time, categories=phase; by stage: categories=loader).",
     )
+
+
+class _Stage(NamedTuple):
+    """A stage of the work for a batch: its function or name, and its time."""
+
+    source: str
+    batch_ns: int
+
+
+class _Workers(NamedTuple):
+    """Work of the workers of the loader that the loop waits for longest."""
+
+    work: Work
+    workers: int
+    stages: list[_Stage]  # longest first
+    enough: Enough
+
+    @property
+    def raises(self) -> bool:
+        """Flag for workers that are too few."""
+        return self.enough.workers > self.workers
+
+
+def _workers_work(run: Run) -> _Workers | None:
+    """Return the work of the loader's workers; None if it was not recorded."""
+    if not loader_work.has_batches(run.store):
+        return None
+    works = loader_work.work(run.store, [(worker, start, end) for worker, start, end, *_ in run.ids])
+    workers = run.facts.get(f"loader_workers.{works[0].loader}.workers", "") if works else ""
+    if not workers.isdigit():
+        return None
+    work = works[0]
+    names = [
+        run.facts.get(f"loader_workers.{work.loader}.{name}", name) for name in ("samples", "collate_fn")
+    ]
+    times = (work.samples_ns, work.collate_ns, work.sending_ns, work.pin_ns)
+    stages = [
+        _Stage(name, time // work.batches)
+        for name, time in zip((*names, "sending to the main process", "pinning memory"), times)
+        if time
+    ]
+    stages.sort(key=lambda stage: -stage.batch_ns)
+    usable = run.facts.get("cpu.usable", "")
+    hosts = [row[0] for row in run.store.rows("select host from worker")]
+    processors = int(usable) // max(Counter(hosts).values()) - 1 if usable.isdigit() else work.batches
+    enough = loader_work.enough(
+        work.total_ns // run.workers,
+        work.cpu_ns // run.workers,
+        run.wall - run.loading,
+        processors,
+    )
+    return _Workers(work, int(workers), stages, enough)
+
+
+def _told(known: _Workers | None) -> str:
+    """Say what the workers do for a batch."""
+    if known is None:
+        return ""
+    work = known.work
+    stages = ", ".join(f"{duration(stage.batch_ns)} in {stage.source}" for stage in known.stages[:2])
+    sample = f"{duration(work.samples_ns / max(work.samples, 1))} for a sample"
+    if work.slowest_ns is not None:
+        sample += f", at most {duration(work.slowest_ns)}"
+        sample += f" (number {work.slowest} of the dataset)" if work.slowest is not None else ""
+    each = "Its worker takes" if known.workers == 1 else f"Each of its {known.workers} workers takes"
+    return f" {each} {duration(work.total_ns / work.batches)} for a batch: {stages}; {sample}."
+
+
+def _more_workers(known: _Workers | None) -> str:
+    """Advise a number of workers."""
+    if known is None:
+        return "Load more in parallel: raise num_workers"
+    enough = known.enough
+    busy = " (the processors allow no more)" if enough.by_cpu else ""
+    if known.raises:
+        return f"Load more in parallel: num_workers={enough.workers} would do{busy}"
+    if enough.by_cpu:
+        return "More workers would not help, since the processors are busy with their work"
+    return f"Of {known.workers} workers {enough.workers} would do on average: do not raise num_workers"
 
 
 def _idle(run: Run) -> str:

@@ -183,7 +183,7 @@ SUMMARY = (
     "fleet.summary"  # fact of a database that has the events of collectives alone (pyprof/fleet/summary.py)
 )
 # Tables that files of this schema lack if they were written before these were added.
-_OPTIONAL = {"packed", "place", "launch", "moment", "moment_operator"}
+_OPTIONAL = {"packed", "place", "loader_batch", "launch", "moment", "moment_operator"}
 
 
 class Store:

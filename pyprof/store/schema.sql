@@ -88,6 +88,16 @@ create table collective (
 create table io (id integer primary key, thread integer, name integer, start_ns integer, duration_ns integer);
 -- Waits of the training loop for its data loader, by start.
 create table dataloader (id integer primary key, thread integer, start_ns integer, duration_ns integer);
+-- Batches that workers of a data loader made, by start. loader: number of its facts, loader_workers.*; pid: of the
+-- process that made it; number: in its epoch. That process had the indices at start_ns, the samples at collate_start_ns,
+-- the batch at collate_end_ns, and had sent it at send_end_ns. cpu_ns: time of its thread from start to collate_end;
+-- send_cpu_ns: of its thread that sends; slowest_ns: time of the sample that took longest, slowest_sample its index. The
+-- loop waited for the batch from wait_start_ns to wait_end_ns.
+create table loader_batch (
+    id integer primary key, worker integer, loader integer, pid integer, number integer, samples integer,
+    start_ns integer, collate_start_ns integer, collate_end_ns integer, send_end_ns integer, cpu_ns integer,
+    send_cpu_ns integer, slowest_ns integer, slowest_sample integer, pin_start_ns integer, pin_end_ns integer,
+    wait_start_ns integer, wait_end_ns integer);
 -- Steps that the program marked.
 create table step (
     worker integer, number integer, start_ns integer, end_ns integer, primary key (worker, number)) without rowid;

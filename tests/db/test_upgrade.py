@@ -82,6 +82,7 @@ def test_every_cell_of_the_last_schema_without_units_is_kept(tmp_path: Path):
             "launch",
             "moment",
             "moment_operator",
+            "loader_batch",
         }
         for table in schema().keys() - added - {"meta", "aggregation"}:
             query = f'select * from "{table}"'

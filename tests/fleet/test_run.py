@@ -201,9 +201,9 @@ def test_every_table_is_combined_by_intent() -> None:
     derived = {"meta", "lost", "packed", "track", "tile", "label"}  # written once, of the whole database
     known = {
         "worker", "thread", "device", "stack", "source", "string", "operator", "op", "api", "kernel_name", "geometry",
-        "verdict", "site", "event", "range", "replayed", "memory", "collective", "io", "dataloader", "step", "pause",
-        "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation", "op_block", "op_stat",
-        "event_block", "op_kernel_stat",
+        "verdict", "site", "event", "range", "replayed", "memory", "collective", "io", "dataloader", "loader_batch",
+        "step", "pause", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation", "op_block",
+        "op_stat", "event_block", "op_kernel_stat",
     }  # fmt: skip
     assert files.schema().keys() == derived | known
     of_summary = {"recording", "launch", "moment", "moment_operator"}

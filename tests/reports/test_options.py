@@ -36,7 +36,7 @@ def test_a_choice_on_the_command_line_changes_the_columns(path, capsys):
         ("kernel", "--categories=7", "report 'kernel' takes no options."),
         ("operator", "--categories=7", "report 'operator' has no option --categories; it has --group-by."),
         ("operator", "--group_by=module", "--group-by=module: choose from name, shapes, stack."),
-        ("step_time", "--categories=", "--categories=: choose from 8, 7, phase."),
+        ("step_time", "--categories=", "--categories=: choose from 8, 7, phase, loader."),
     ],
 )
 def test_what_cannot_be_chosen_is_told_in_a_sentence(path, capsys, name, option, sentence):

@@ -58,6 +58,7 @@ class Small:
         self._events: list[dict[str, Any]] = []
         self._apis: list[dict[str, Any]] = []
         self._waits: list[tuple[int, int]] = []
+        self._batches: list[dict[str, int]] = []
         self._ranges: list[dict[str, Any]] = []
         self._memory: list[dict[str, Any]] = []
         self._geometries: dict[tuple[Any, ...], int] = {}
@@ -170,6 +171,16 @@ class Small:
     def wait(self, start: int, dur: int) -> None:
         """The loop waits for its DataLoader."""
         self._waits.append((start, dur))
+
+    def batch(
+        self, wait: int, end: int, samples: int, *, getting: int, collating: int, cpu: int, **more: int
+    ) -> None:
+        """A batch of a worker that the loop waited for until it was sent, at `end`; times in ns."""
+        self._batches.append({
+            "loader": 0, "pid": 2, "samples": samples, "start_ns": end - getting - collating,
+            "collate_start_ns": end - collating, "collate_end_ns": end, "send_end_ns": end, "cpu_ns": cpu,
+            "send_cpu_ns": 0, "wait_start_ns": wait, "wait_end_ns": end, **more,
+        })  # fmt: skip
 
     def ran(self, text: str, start: int, dur: int, kind: int = PUSH_POP, seq: int | None = None) -> None:
         """A range, an operator event (kind 3), or a Python function (4). `seq`: the number of autograd's next node."""
@@ -299,6 +310,29 @@ class Small:
                 dict.fromkeys(("id", "thread", "start_ns", "duration_ns"), int),
                 [(i, 0, *w) for i, w in enumerate(sorted(self._waits))],
             ),
+        )
+        names = [
+            "id",
+            "worker",
+            "loader",
+            "pid",
+            "number",
+            "samples",
+            "start_ns",
+            "collate_start_ns",
+            "collate_end_ns",
+            "send_end_ns",
+            "cpu_ns",
+            "send_cpu_ns",
+            "slowest_ns",
+            "slowest_sample",
+            "wait_start_ns",
+            "wait_end_ns",
+        ]
+        batches = [{"id": n, "worker": 0, "number": n, **batch} for n, batch in enumerate(self._batches)]
+        yield (
+            "loader_batch",
+            columns.rows(dict.fromkeys(names, int), [[b.get(name) for name in names] for b in batches]),
         )
         used = sorted({e["device"] for e in self._events if e.get("device") is not None})
         devices = [(0, n, *(self.gpu or (None,) * 4), self._count(n)) for n in used]

@@ -8,13 +8,26 @@ column for. The texts of calls have numbers of stacks, PYPROF_CALL_STACK, which 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pyprof.errors import WHERE, FormatError, install
 from pyprof.marker import REFERENCE, with_stack
-from pyprof.model import KERNEL, READING, Column, Memory, Ops, Pauses, Steps, Trace
+from pyprof.model import (
+    KERNEL,
+    READING,
+    Column,
+    LoaderBatches,
+    Memory,
+    Ops,
+    Pauses,
+    Steps,
+    Trace,
+    no_loader_batches,
+)
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import TIMED, Reader
 from pyprof.parse.heads import Head, of_export
@@ -55,6 +68,7 @@ class Capture:
             ops, steps = _ops(reader), _steps(reader)
             trace = reader.trace("capture", ops, steps, _memory(reader), _pauses(reader))
             trace.slack = CLOCKS_NS
+            trace.loader_batches = _loader_batches(reader, trace)
             _shared_memory(database, trace)
             trace.meta.update(facts)
             trace.sources = _sources(database, trace)
@@ -165,6 +179,39 @@ def _memory(reader: Reader) -> Memory:
         bytes=size.values[keep], device=Column(device.values, device.mask() & ~on_cpu).take(keep),
         **{name: column[name].take(keep) for name in ("address", "allocated", "reserved")},
     )  # fmt: skip
+
+
+# Columns of PYPROF_LOADER_BATCH by those of the model; in order of time, the first four are.
+_BATCH_TIMES = {
+    "start": "start", "collate_start": "collateStart", "collate_end": "collateEnd", "send_end": "sendEnd",
+    "pin_start": "pinStart", "pin_end": "pinEnd", "wait_start": "waitStart", "wait_end": "waitEnd",
+}  # fmt: skip
+_BATCH_NUMBERS = {
+    "loader": "loader", "pid": "pid", "number": "number", "samples": "samples", "cpu": "cpu", "send_cpu": "sendCpu",
+    "slowest": "slowest", "slowest_sample": "slowestSample",
+}  # fmt: skip
+_LONGEST = 1 << 60  # ns
+
+
+def _loader_batches(reader: Reader, trace: Trace) -> LoaderBatches:
+    """Read the batches of the workers of data loaders, all of the recorded process."""
+    names = _BATCH_TIMES | _BATCH_NUMBERS
+    batches = list(reader.database.read("PYPROF_LOADER_BATCH", (*names.values(),)))
+    columns = {key: concat([batch.column(name) for batch in batches]) for key, name in names.items()}
+    empty = no_loader_batches()
+    whole = [key for key in names if not isinstance(getattr(empty, key), Column)]
+    times = [columns[key].values for key in (*_BATCH_TIMES,)[:4]]
+    valid = np.logical_and.reduce([
+        *(columns[key].mask() for key in whole),
+        *(abs(columns[key].values) < _LONGEST for key in (*_BATCH_TIMES, "cpu", "send_cpu", "slowest")),
+        *(first <= second for first, second in pairwise(times)),
+    ])  # fmt: skip
+    count(reader.lost, "batches of loader workers with missing or impossible times", int((~valid).sum()))
+    rows: dict[str, Any] = {key: column.take(valid) for key, column in columns.items()}
+    for key in _BATCH_TIMES:
+        rows[key] = Column(rows[key].values - trace.t0, rows[key].present)
+    rows |= {key: rows[key].values for key in whole}
+    return LoaderBatches(process=np.zeros(int(valid.sum()), np.int64), **rows)
 
 
 def _pauses(reader: Reader) -> Pauses:

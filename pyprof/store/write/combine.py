@@ -46,7 +46,7 @@ _NUMBERS: dict[str, dict[str, str]] = {
     "op_kernel_stat": _SUMS, "site": {"stack": "stack"}, "operator": {"stack": "stack"},
     "moment_operator": {"operator": "operator"},
 }  # fmt: skip
-_COUNTED = ("io", "dataloader")  # tables whose rows have numbers of their own
+_COUNTED = ("io", "dataloader", "loader_batch")  # tables whose rows have numbers of their own
 # Small tables, in an order in which each stands after those that it refers to, and the columns that tell equal rows.
 _SMALL = {
     "string": ("text",), "stack": ("frames",), "kernel_name": ("name",), "verdict": ("bound", "tensor_cores"),

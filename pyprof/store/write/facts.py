@@ -45,6 +45,7 @@ def tables(trace: Trace, on_gpu: bool = False) -> Iterator[tuple[str, pa.Table]]
     yield from host_events.tables(trace, thread_worker)
     yield "step", host_events.steps(trace, workers)
     yield "pause", host_events.pauses(trace, workers)
+    yield "loader_batch", host_events.loader_batches(trace, workers)
     nested = nest_spans(trace, empties=True)
     forward = pair(trace, nested)
     executed_instances = instances(trace, nested, forward)

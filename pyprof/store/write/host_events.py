@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -175,6 +176,31 @@ def pauses(trace: Trace, worker_of_process: Ints) -> pa.Table:
         end_ns=records.end[keep],
         waited=records.waited[keep].astype(np.int64),
     )
+
+
+def loader_batches(trace: Trace, worker_of_process: Ints) -> pa.Table:
+    """Return the batches that workers of a data loader made."""
+    batches = trace.loader_batches
+    worker = worker_of_process[batches.process]
+    index = np.flatnonzero(worker >= 0)
+    index = index[np.argsort(batches.start[index], kind="stable")]
+
+    def columns(*names: str, unit: str = "") -> dict[str, Any]:
+        values = ((name, getattr(batches, name)) for name in names)
+        return {
+            name + unit: value.take(index) if isinstance(value, Column) else value[index]
+            for name, value in values
+        }
+
+    return table(
+        id=np.arange(len(index)),
+        worker=worker[index],
+        **columns("loader", "pid", "number", "samples", "slowest_sample"),
+        **columns(
+            "start", "collate_start", "collate_end", "send_end", "pin_start", "pin_end", "wait_start", "wait_end",
+            "cpu", "send_cpu", "slowest", unit="_ns",
+        ),
+    )  # fmt: skip
 
 
 def steps(trace: Trace, worker_of_process: Ints) -> pa.Table:
