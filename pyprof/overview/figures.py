@@ -62,11 +62,11 @@ class Figures(NamedTuple):
     ledger: tuple[tuple[str, float | None], ...]
     best: Best | None
     evaluated: int
-    more: tuple[Best, ...] = ()  # the next two findings
     rank: int | None = None
     ranks: int | None = None
     verdict: tuple[str, ...] = ()  # of a flight record
     pauses: Pauses | None = None
+    more: tuple[Best, ...] = ()  # the next two findings
 
 
 def figures(source: Source, outcomes: list[Outcome] | None = None) -> Figures:

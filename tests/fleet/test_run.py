@@ -198,13 +198,20 @@ def test_a_damaged_part_is_refused(cut: int, tmp_path: Path) -> None:
 
 def test_every_table_is_combined_by_intent() -> None:
     """A new one: what its columns refer to is said in combine.py, and whether a fleet needs it in summary.py."""
-    derived = {"meta", "lost", "packed", "track", "tile", "label"}  # written once, of the whole database
+    derived = {
+        "meta",
+        "lost",
+        "packed",
+        "track",
+        "tile",
+        "label",
+        "place",
+    }  # written once, of the whole database
     known = {
         "worker", "thread", "device", "stack", "source", "string", "operator", "op", "api", "kernel_name", "geometry",
         "verdict", "site", "event", "range", "replayed", "memory", "collective", "io", "dataloader", "loader_batch",
         "step", "pause", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation", "op_block",
-        "op_stat", "event_block", "op_kernel_stat",
+        "op_stat", "event_block", "op_kernel_stat", "launch", "moment", "moment_operator",
     }  # fmt: skip
     assert files.schema().keys() == derived | known
-    of_summary = {"recording", "launch", "moment", "moment_operator"}
-    assert files.schema(of_summary=True).keys() == derived | known | of_summary
+    assert files.schema(of_summary=True).keys() == derived | known | {"recording"}

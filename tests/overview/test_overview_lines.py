@@ -137,6 +137,22 @@ def test_the_path_can_be_pasted_into_a_shell():
     ]
 
 
+def test_the_first_three_findings_have_their_advice():
+    """One whose saving is a bound is an opportunity."""
+    first, second, third = (
+        Best(
+            f"Work {number} is slow.", 4e5 / number, 40 / number, advice=f"Drop {number}.", bound=number == 3
+        )
+        for number in (1, 2, 3)
+    )
+    found = Figures(False, Step(1e6, 9, 1, (), None), False, (), (), (), first, 3, more=(second, third))
+    assert lines(found, 80)[-7:-1] == [
+        "Finding (could save 400 us a step, 40.0 %): Work 1 is slow.", "Advice: Drop 1.",
+        "Finding (could save 200 us a step, 20.0 %): Work 2 is slow.", "Advice: Drop 2.",
+        "Opportunity (could save up to 133 us a step, 13.3 %): Work 3 is slow.", "Advice: Drop 3.",
+    ]  # fmt: skip
+
+
 def test_a_finding_keeps_its_line_though_others_are_long():
     """Rows of the table leave for it, and folders of the path."""
     rows = tuple(Row(f"op{number}", 3, 20.0, 1) for number in range(5))
