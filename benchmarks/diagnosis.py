@@ -243,7 +243,7 @@ FAULTS = (
     Fault("a loader with slow workers", lambda n: loader("Multi", n), "R08", "DataLoader"),
     Fault("torch.save", save, "R49", "serialization.py", 1.0),
     Fault("loss.item()", lambda n: item, "R07", "train.py:31", 0.5),
-    Fault("an optimizer's loop", lambda n: optimizer(n // (60 * US)), "R21", "optimizer", 1.0,
+    Fault("an optimizer's loop", lambda n: optimizer(n // (60 * US)), "R21", "Optimizer", 1.0,
           instead=lambda n: kernel("aten::_fused_adam_", n // (60 * US) * 2 * US, 8 * US)),
     Fault("cudaMalloc in each step", lambda n: mallocs, "R32", "allocated", 0.3),
     Fault("Python on one rank", lambda n: python("text.py(33): encode", n), "R49", "rank2", 0.0, 2),

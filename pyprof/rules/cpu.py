@@ -120,8 +120,8 @@ def cpu_float32(run: Run) -> Finding | None:
 @rule("R50", "double_precision", rows=Rows("detail", "Operators"))
 def double_precision(run: Run) -> Finding | None:
     """Operators compute in float64, which takes twice the memory of float32, and at least twice the time on any
-    processor. The saving is half of their time, a lower bound where products take most of it on a GPU for games or
-    inference.
+    processor. The saving is half of their time; it is more where products take most of it on a GPU for games or
+    inference, and where operators fit the caches in float32 alone.
 
     Fires: a model after model.double(), or inputs that numpy made, in 10 % of the time.
     Silent: the same in float32; a loss that is added up in float64, in 1 % of the time.

@@ -24,7 +24,7 @@ _PART_OF = {
     "R13": ("R12", "the products in float32"),
 }
 # Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
-BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R45", "R46", "R50", "R54")
+BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R45", "R46", "R54")
 FAULTS = ("R34", "R45", "R52", "R55")  # before bounds also where their saving is unknown
 NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
 

@@ -132,7 +132,6 @@ def checked(source: Source) -> list[Outcome]:
         "R44",
         "R45",
         "R46",
-        "R50",
         "R54",
     }  # of peaks, or of work that may be needed
     faults = {"R34", "R45", "R52", "R55"}  # before bounds also without a saving
