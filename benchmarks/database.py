@@ -39,8 +39,8 @@ def cpu() -> float:
 
 def make(recording: Path, database: Path) -> None:
     """Read a recording, write its database with all statistics, make DLProf's reports of tables."""
-    from pyprof.analysis.build import build, of_trace
     from pyprof.dlprof.options import OF_DLPROF
+    from pyprof.facts.build import build, of_trace
     from pyprof.parse import loader
     from pyprof.session import load
 
@@ -108,8 +108,8 @@ def child(step: str, recording: Path, database: Path) -> tuple[float, float]:
 def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
     """What a page asks: the aim in ms, and the question."""
     from pyprof import metrics
-    from pyprof.analysis.aggregation import aggregations
-    from pyprof.analysis.source import Source
+    from pyprof.facts.aggregation import aggregations
+    from pyprof.facts.source import Source
     from pyprof.reports import find
     from pyprof.store.files import Store
 

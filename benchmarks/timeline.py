@@ -32,8 +32,8 @@ import httpx
 import psutil
 from viewer import children, viewer
 
-from pyprof.analysis.build import build as build_database
-from pyprof.analysis.build import of_trace
+from pyprof.facts.build import build as build_database
+from pyprof.facts.build import of_trace
 from pyprof.parse import loader
 from pyprof.timeline import build
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.analysis.operator_tree import tree
-from pyprof.analysis.source import Source
+from pyprof.facts.operator_tree import tree
+from pyprof.facts.source import Source
 from pyprof.marker import CallMarker, decode
 from pyprof.model import Call
 from pyprof.store import reads

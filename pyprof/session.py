@@ -25,8 +25,8 @@ from pyprof.parse.rows import rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pyprof.analysis.aggregation import Aggregation
-    from pyprof.analysis.source import Source
+    from pyprof.facts.aggregation import Aggregation
+    from pyprof.facts.source import Source
     from pyprof.integrations.notebook_frame import Frame
     from pyprof.overview.html import Overview
     from pyprof.prof.hardware.machine import Hardware
@@ -128,7 +128,7 @@ class Profile:
     @classmethod
     def _upgraded(cls, file: Path, memory: bool, progress: Progress | None) -> Profile:
         """Open a copy of an older database, converted to the current schema. Raises FormatError."""
-        from pyprof.analysis.upgrade import upgrade
+        from pyprof.facts.upgrade import upgrade
         from pyprof.store.files import Store
 
         folder = scratch.Folder()
@@ -219,8 +219,8 @@ class Profile:
         complete: Callable[[str], None] = lambda name: None,
     ) -> None:
         """Write a database; `complete` is called with its name while no other process knows it."""
-        from pyprof.analysis.aggregation import aggregate
-        from pyprof.analysis.build import build, of_run, of_trace
+        from pyprof.facts.aggregation import aggregate
+        from pyprof.facts.build import build, of_run, of_trace
         from pyprof.store import files
 
         target = os.fspath(path)
@@ -313,7 +313,7 @@ class Profile:
     @property
     def aggregations(self) -> list[Aggregation]:
         """All aggregations."""
-        from pyprof.analysis.aggregation import aggregations
+        from pyprof.facts.aggregation import aggregations
 
         return aggregations(self.database)
 
@@ -330,7 +330,7 @@ class Profile:
     ) -> Aggregation:
         """Aggregate iterations start to stop, both included, separated by the operator `key`; figures are theirs from
         now on. Kept in the database. Raises UsageError for a key or iterations that do not exist."""
-        from pyprof.analysis.aggregation import aggregate
+        from pyprof.facts.aggregation import aggregate
 
         aggregation = aggregate(self.database, start, stop, key)
         self._aggregation_id = aggregation.id
@@ -339,7 +339,7 @@ class Profile:
     def source(self, worker: int | str | None = None) -> Source:
         """Return the input of reports and rules, for all workers or for one, by its number or name. Raises
         UsageError."""
-        from pyprof.analysis.source import Source
+        from pyprof.facts.source import Source
 
         return Source(self.database, self.aggregation, self._worker(worker))
 
@@ -385,7 +385,7 @@ class Profile:
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """One row per GPU event or CPU operator, in the order of their starts."""
-        from pyprof.analysis import dataframes
+        from pyprof.facts import dataframes
 
         with self.database.translate_errors():
             return dataframes.kernels(self.database, self.aggregation)
@@ -393,7 +393,7 @@ class Profile:
     @cached_property
     def ops(self) -> pd.DataFrame:
         """One row per execution of an operator."""
-        from pyprof.analysis import dataframes
+        from pyprof.facts import dataframes
 
         with self.database.translate_errors():
             return dataframes.ops(self.database, self.aggregation)
@@ -401,7 +401,7 @@ class Profile:
     @property
     def steps(self) -> pd.DataFrame:
         """One row per worker and iteration, with its breakdown; those that are not aggregated too."""
-        from pyprof.analysis import dataframes
+        from pyprof.facts import dataframes
 
         with self.database.translate_errors():
             return dataframes.steps(self.database, self.aggregation)
@@ -409,7 +409,7 @@ class Profile:
     @property
     def devices(self) -> pd.DataFrame:
         """One row per worker and device."""
-        from pyprof.analysis import dataframes
+        from pyprof.facts import dataframes
 
         with self.database.translate_errors():
             return dataframes.devices(self.database, self.aggregation)
@@ -424,7 +424,7 @@ class Profile:
     @property
     def findings(self) -> pd.DataFrame:
         """Findings of the expert rules, the largest saving first; paragraphs in a notebook."""
-        from pyprof.analysis import dataframes
+        from pyprof.facts import dataframes
         from pyprof.overview.html import Findings
 
         return Findings(dataframes.findings([o.finding for o in self.outcomes if o.finding is not None]))
@@ -441,7 +441,7 @@ class Profile:
     @property
     def coverage(self) -> pd.DataFrame:
         """Coverage ledger: shares of the time on the device that are explained, and losses."""
-        from pyprof.analysis import dataframes
+        from pyprof.facts import dataframes
 
         with self.database.translate_errors():
             return dataframes.coverage(self.database)

@@ -118,7 +118,7 @@ def test_sql_stays_in_its_layers() -> None:
     )
     allowed = (
         "store",
-        "analysis",
+        "facts",
         "reports",
         "rules",
         "export",

@@ -20,7 +20,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from pyprof import session
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import part_name, round_shares
 from pyprof.reports import find

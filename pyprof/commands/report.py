@@ -29,7 +29,7 @@ from pyprof.errors import PyProfError, UsageError
 from pyprof.registry import declared, extensions
 
 if TYPE_CHECKING:
-    from pyprof.analysis.source import Source
+    from pyprof.facts.source import Source
     from pyprof.reports import Report
     from pyprof.session import Profile
 
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
-    from pyprof.analysis.coverage import missing
+    from pyprof.facts.coverage import missing
     from pyprof.frame import say
     from pyprof.reports import find
 
@@ -130,7 +130,7 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
         raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
     if choices or arguments.format != "table" or arguments.output is not None or arguments.raw:
         raise UsageError("the overview takes no report options; name a report: pyprof report op_type FILE.")
-    from pyprof.analysis.coverage import missing
+    from pyprof.facts.coverage import missing
     from pyprof.frame import say
     from pyprof.overview import lines
     from pyprof.overview.figures import figures

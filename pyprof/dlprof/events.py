@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyprof import metrics
-from pyprof.analysis import dataframes
-from pyprof.analysis.source import Source
 from pyprof.errors import WHERE, PyProfError, install
+from pyprof.facts import dataframes
+from pyprof.facts.source import Source
 from pyprof.registry import load_folder
 from pyprof.render import writers
 from pyprof.reports import REPORTS, Report

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pyprof import atomic_file
-from pyprof.analysis.source import Source
 from pyprof.errors import PyProfError
+from pyprof.facts.source import Source
 from pyprof.model import DIRECTIONS, KINDS, PHASES
 from pyprof.store.files import Store
 

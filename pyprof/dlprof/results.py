@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from pyprof.analysis.source import Source
 from pyprof.dlprof import events, feedback, model_data, modes
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import Outputs, profile_names
+from pyprof.facts.source import Source
 from pyprof.model import Trace
 from pyprof.render import writers
 from pyprof.rules.evaluation import evaluate

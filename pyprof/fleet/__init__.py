@@ -213,7 +213,7 @@ def _of_one_device(results: list[Done | FormatError]) -> dict[int, dict[str, Any
 
 def _of_one_cut(todo: list[Task], results: list[Done | FormatError]) -> dict[int, dict[str, Any]]:
     """Return the recordings that are cut into iterations in another way than the run is."""
-    from pyprof.analysis.iteration_cuts import common
+    from pyprof.facts.iteration_cuts import common
     from pyprof.parse.folder import order_of
 
     records = {number: one for number, one in enumerate(results) if not isinstance(one, FormatError)}

@@ -3,7 +3,7 @@
 
 It has the tables of a profile database with fewer rows: workers, devices, operators, steps, iterations with their
 parts, sums by operator and kernel, and of the events the kernels of collectives alone; and what each rank did between
-them (`analysis.rank_work`). So the reports that need no more (`Report.of_summary`) are those of the database of all
+them (`facts.rank_work`). So the reports that need no more (`Report.of_summary`) are those of the database of all
 recordings, computed by the same code.
 """
 
@@ -15,7 +15,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from pyprof.analysis.steady_state import write_steady
+from pyprof.facts.steady_state import write_steady
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.store.write import dimensions, parts

@@ -19,10 +19,10 @@ import msgspec
 
 import pyprof
 from pyprof import scratch
-from pyprof.analysis import iteration_cuts
-from pyprof.analysis.build import Recorded, build
-from pyprof.analysis.iteration_cuts import Cut, Iterations
 from pyprof.errors import FormatError
+from pyprof.facts import iteration_cuts
+from pyprof.facts.build import Recorded, build
+from pyprof.facts.iteration_cuts import Cut, Iterations
 from pyprof.fleet import summary
 from pyprof.fleet.places import Place, digest
 from pyprof.parse import reader_process

@@ -15,9 +15,9 @@ import re
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from pyprof.analysis.gaps import CAUSES
 from pyprof.arguments import nearest
 from pyprof.errors import UsageError
+from pyprof.facts.gaps import CAUSES
 from pyprof.units import SIZES, TIMES
 
 ALONE = ("step_time", "busy", "idle", "memory")

@@ -251,8 +251,8 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         """Describe one thing: figures with their definitions, texts, call stack, forward or backward partner, roofline.
         `operator`: an op_id (LINEAR_1); `kernel`: a full name; `event`: an id of the view kernels or copies, which has
         the idle time before it; `gap`: an id among the partners of an event, or "longest" for that of each device."""
-        from pyprof.analysis.device_steps import activities
-        from pyprof.analysis.gaps import longest
+        from pyprof.facts.device_steps import activities
+        from pyprof.facts.gaps import longest
         from pyprof.viewer import details, gap_details
 
         one = profiles.get(profile)

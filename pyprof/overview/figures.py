@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pyprof.analysis.places import user_line
-from pyprof.analysis.source import Source
+from pyprof.facts.places import user_line
+from pyprof.facts.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.reports.headline import Best, Step, findings, mean_step

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.overview.figures import Figures, Row
 from pyprof.reports import every, headline
 from pyprof.reports.headline import PHASES, Best, Step

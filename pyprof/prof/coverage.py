@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coverage ledger below the table of `prof.py`, computed from its rows: the explained share of the time on the
-device, and the rest. `analysis.coverage` computes the same lines from a profile database.
+device, and the rest. `facts.coverage` computes the same lines from a profile database.
 
 Shares are of the sum of the rows' times. Each line's parts add up to 100 %. Then come the operators whose FLOPs or
 bytes are not exact, with the reason, longest first.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.analysis.categories import CATEGORIES, CATEGORY_OF_FAMILY, CATEGORY_OF_KIND
+from pyprof.facts.categories import CATEGORIES, CATEGORY_OF_FAMILY, CATEGORY_OF_KIND
 from pyprof.reference import page
 from pyprof.reports import Option, Report, diff, every
 

@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof import atomic_file
-from pyprof.analysis.source import Source
 from pyprof.arguments import nearest
 from pyprof.errors import PyProfError, UsageError
+from pyprof.facts.source import Source
 from pyprof.render import text_cells
 from pyprof.render.fit import Screen
 from pyprof.render.layout import TextColumn, cut, lines

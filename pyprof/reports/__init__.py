@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof.analysis.source import Source
 from pyprof.arguments import nearest
 from pyprof.errors import UsageError
+from pyprof.facts.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.registry import Registry, load_folder
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis import gaps
-from pyprof.analysis.collective_groups import MUTUAL, collectives
-from pyprof.analysis.device_steps import Steps, activities, used_steps
-from pyprof.analysis.partition import Union
-from pyprof.analysis.places import PLACE_COLUMNS
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts import gaps
+from pyprof.facts.collective_groups import MUTUAL, collectives
+from pyprof.facts.device_steps import Steps, activities, used_steps
+from pyprof.facts.partition import Union
+from pyprof.facts.places import PLACE_COLUMNS
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.model import MEMCPY, RECOMPUTE, Bools, Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.host_account import CAUSES, LOADING, host_account

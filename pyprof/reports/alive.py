@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.allocations import CPU, Allocations, allocations, pairs, successors
-from pyprof.analysis.dataframes import integer
-from pyprof.analysis.host_work import HostWork
-from pyprof.analysis.source import Source
+from pyprof.facts.allocations import CPU, Allocations, allocations, pairs, successors
+from pyprof.facts.dataframes import integer
+from pyprof.facts.host_work import HostWork
+from pyprof.facts.source import Source
 from pyprof.model import PHASES, Bools, Column, Ints
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import Option, View, report

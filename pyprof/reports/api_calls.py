@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.source import API_KINDS, Source
-from pyprof.analysis.timeline import Activity
 from pyprof.api_names import without_version
+from pyprof.facts.source import API_KINDS, Source
+from pyprof.facts.timeline import Activity
 from pyprof.model import Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyprof.analysis.categories import of_kernel, of_operator
-from pyprof.analysis.partition import Union
-from pyprof.analysis.source import Source
+from pyprof.facts.categories import of_kernel, of_operator
+from pyprof.facts.partition import Union
+from pyprof.facts.source import Source
 from pyprof.intervals import groups
 from pyprof.model import KERNELS, MEMCPY, MEMSET, OPERATOR, Ints
 from pyprof.model import Column as Values

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pyprof.analysis.places import user_line
-from pyprof.analysis.source import Source
+from pyprof.facts.places import user_line
+from pyprof.facts.source import Source
 from pyprof.reports.headline import first_sentence
 from pyprof.reports.host_account import LOADING, OUTSIDE
 from pyprof.reports.idle import IDLE

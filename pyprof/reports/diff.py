@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import missing
-from pyprof.analysis.source import Source
 from pyprof.errors import UsageError
+from pyprof.facts.coverage import missing
+from pyprof.facts.source import Source
 from pyprof.model import NO_DIRECTION, NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics.work import MOST
 from pyprof.model import Bools, Ints
 from pyprof.model import Column as Values

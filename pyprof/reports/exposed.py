@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.communication import LIBRARIES, OTHER, libraries
-from pyprof.analysis.critical_path import COMMUNICATION, RANKS, Rank
-from pyprof.analysis.device_steps import activities
-from pyprof.analysis.path_walk import paths
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.communication import LIBRARIES, OTHER, libraries
+from pyprof.facts.critical_path import COMMUNICATION, RANKS, Rank
+from pyprof.facts.device_steps import activities
+from pyprof.facts.path_walk import paths
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DEVICE
 from pyprof.reports.step_time import WORKER

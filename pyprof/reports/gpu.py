@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis import launch_stats
-from pyprof.analysis.concurrency import integral
-from pyprof.analysis.device_steps import Steps, activities
-from pyprof.analysis.partition import Union
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts import launch_stats
+from pyprof.facts.concurrency import integral
+from pyprof.facts.device_steps import Steps, activities
+from pyprof.facts.partition import Union
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.metrics import share
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report

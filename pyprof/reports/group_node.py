@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from pyprof import model
-from pyprof.analysis.dataframes import integer
-from pyprof.analysis.source import Source
+from pyprof.facts.dataframes import integer
+from pyprof.facts.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import activities, marked_numbers
-from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import UNEVEN
+from pyprof.facts.device_steps import activities, marked_numbers
+from pyprof.facts.source import Source
+from pyprof.facts.steady_state import UNEVEN
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps

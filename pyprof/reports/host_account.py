@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import Steps
-from pyprof.analysis.host_work import HostWork, main_thread
-from pyprof.analysis.operator_tree import operator_name
-from pyprof.analysis.partition import NOTHING, Union
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.device_steps import Steps
+from pyprof.facts.host_work import HostWork, main_thread
+from pyprof.facts.operator_tree import operator_name
+from pyprof.facts.partition import NOTHING, Union
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.marker import COLLECTION, SAVING
 from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
 from pyprof.store import reads

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import activities
-from pyprof.analysis.gaps import CAUSES, place_of, within
-from pyprof.analysis.places import PLACE_COLUMNS
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.device_steps import activities
+from pyprof.facts.gaps import CAUSES, place_of, within
+from pyprof.facts.places import PLACE_COLUMNS
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 

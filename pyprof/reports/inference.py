@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.analysis.iteration_cuts import server_steps
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.iteration_cuts import server_steps
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER

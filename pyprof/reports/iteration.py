@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.dataframes import category, integer, steps_of
-from pyprof.analysis.source import Source
+from pyprof.facts.dataframes import category, integer, steps_of
+from pyprof.facts.source import Source
 from pyprof.model import KERNELS, KINDS, OPERATOR, Column, Ints
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import View, report

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.model import KINDS
 from pyprof.reports import Column, View, efficiency, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis import launch_stats
-from pyprof.analysis.dataframes import category
-from pyprof.analysis.source import Source
+from pyprof.facts import launch_stats
+from pyprof.facts.dataframes import category
+from pyprof.facts.source import Source
 from pyprof.model import KERNELS, Ints
 from pyprof.model import Column as Values
 from pyprof.reports import Column, Option, View, efficiency, report

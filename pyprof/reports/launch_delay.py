@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import Steps, activities
-from pyprof.analysis.partition import Union
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.device_steps import Steps, activities
+from pyprof.facts.partition import Union
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, distribution, spans

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.allocations import CPU, Allocations, allocations, pairs
-from pyprof.analysis.dataframes import integer
-from pyprof.analysis.operator_tree import Enclosing, enclosing, operator_name
-from pyprof.analysis.source import Source
+from pyprof.facts.allocations import CPU, Allocations, allocations, pairs
+from pyprof.facts.dataframes import integer
+from pyprof.facts.operator_tree import Enclosing, enclosing, operator_name
+from pyprof.facts.source import Source
 from pyprof.model import Bools, Column, Ints
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import Option, View, report

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.model import MEMORY_KINDS, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import distinct, spans

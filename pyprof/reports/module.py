@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.model import Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.group_node import add_up, tree

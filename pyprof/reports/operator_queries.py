@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.model import DIRECTIONS, Bools, Column, Ints
 from pyprof.store.kinds import IS_KERNEL
 

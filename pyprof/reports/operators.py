@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
 from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
 from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import spans, started

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyprof.analysis.device_steps import Steps, activities
-from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import used
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.device_steps import Steps, activities
+from pyprof.facts.source import Source
+from pyprof.facts.steady_state import used
+from pyprof.facts.timeline import Activity
 from pyprof.model import Ints
 from pyprof.reports import complete, diff
 from pyprof.reports.idle import IDLE

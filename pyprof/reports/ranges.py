@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.analysis.source import Source
-from pyprof.analysis.timeline import Activity
-from pyprof.analysis.user_ranges import instances
+from pyprof.facts.source import Source
+from pyprof.facts.timeline import Activity
+from pyprof.facts.user_ranges import instances
 from pyprof.model import PUSH_POP, START_END
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.analysis.collective_groups import collectives
-from pyprof.analysis.rank_steps import NEAR, apart, rank_steps
-from pyprof.analysis.source import Source
+from pyprof.facts.collective_groups import collectives
+from pyprof.facts.rank_steps import NEAR, apart, rank_steps
+from pyprof.facts.source import Source
 from pyprof.model import Bools
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans

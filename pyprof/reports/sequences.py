@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.sequences import LONGEST, SHORTEST, repeats
-from pyprof.analysis.source import Source
+from pyprof.facts.sequences import LONGEST, SHORTEST, repeats
+from pyprof.facts.source import Source
 from pyprof.model import KERNELS, MEMCPY, MEMSET, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import codes, launched

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.model import KERNEL, Ints
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import codes, distinct, launched

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import Steps, activities, used_steps
-from pyprof.analysis.gaps import by_cause
-from pyprof.analysis.partition import Union, partition
-from pyprof.analysis.source import API_KINDS, Source
-from pyprof.analysis.timeline import Activity
+from pyprof.facts.device_steps import Steps, activities, used_steps
+from pyprof.facts.gaps import by_cause
+from pyprof.facts.partition import Union, partition
+from pyprof.facts.source import API_KINDS, Source
+from pyprof.facts.timeline import Activity
 from pyprof.model import MEMCPY, Bools, Ints
 from pyprof.reports import Column, complete
 from pyprof.reports.account import waits

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.bandwidth import sizes
-from pyprof.analysis.collective_groups import collectives
-from pyprof.analysis.communication import names
+from pyprof.facts.bandwidth import sizes
+from pyprof.facts.collective_groups import collectives
+from pyprof.facts.communication import names
 from pyprof.model import KERNEL, KERNELS
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run

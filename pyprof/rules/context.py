@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import missing_launches
-from pyprof.analysis.device_steps import activities
-from pyprof.analysis.host_work import HostWork
-from pyprof.analysis.partition import NOTHING, Union
-from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import LEAST_STEADY, spread, used
-from pyprof.analysis.what_if import Edit, together
-from pyprof.analysis.window import window
+from pyprof.facts.coverage import missing_launches
+from pyprof.facts.device_steps import activities
+from pyprof.facts.host_work import HostWork
+from pyprof.facts.partition import NOTHING, Union
+from pyprof.facts.source import Source
+from pyprof.facts.steady_state import LEAST_STEADY, spread, used
+from pyprof.facts.what_if import Edit, together
+from pyprof.facts.window import window
 from pyprof.metrics import Device, Window
 from pyprof.model import KERNEL, OPERATOR, Ints
 from pyprof.model import Device as Recorded

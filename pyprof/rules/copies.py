@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.communication import names
+from pyprof.facts.communication import names
 from pyprof.model import KERNELS
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run

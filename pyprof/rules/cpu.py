@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.categories import of_operator
+from pyprof.facts.categories import of_operator
 from pyprof.model import OPTIMIZER
 from pyprof.prof.hardware import cpus
 from pyprof.rules import Finding, NeedsFacts, Rows, rule

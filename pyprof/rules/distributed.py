@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.collective_groups import collectives
-from pyprof.analysis.delay_causes import explain_delays
-from pyprof.analysis.partition import Union
-from pyprof.analysis.root_causes import NAMES, root_causes
-from pyprof.analysis.source import Source
-from pyprof.analysis.stragglers import arrivals, computation
-from pyprof.analysis.what_if import Edit
+from pyprof.facts.collective_groups import collectives
+from pyprof.facts.delay_causes import explain_delays
+from pyprof.facts.partition import Union
+from pyprof.facts.root_causes import NAMES, root_causes
+from pyprof.facts.source import Source
+from pyprof.facts.stragglers import arrivals, computation
+from pyprof.facts.what_if import Edit
 from pyprof.prof.kernels import COMMUNICATION
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run

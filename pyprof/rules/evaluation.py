@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics import share
 from pyprof.registry import load_folder
 from pyprof.rules import RULES, NeedsFacts, Outcome, Rule

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.analysis.source import API_KINDS
+from pyprof.facts.source import API_KINDS
 from pyprof.intervals import groups
 from pyprof.model import GRAPH, KERNEL, MEMCPY, Bools, Column, Ints
 from pyprof.store.files import Store

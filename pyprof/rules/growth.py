@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.allocations import CPU, Allocations, allocations, pairs
-from pyprof.analysis.host_work import HostWork
+from pyprof.facts.allocations import CPU, Allocations, allocations, pairs
+from pyprof.facts.host_work import HostWork
 from pyprof.model import Ints
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run

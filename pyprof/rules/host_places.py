@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.gaps import launch_bound
-from pyprof.analysis.host_work import HostWork, main_thread
-from pyprof.analysis.partition import NOTHING, Union
-from pyprof.analysis.places import is_users, place_texts, user_line
-from pyprof.analysis.what_if import Edit
+from pyprof.facts.gaps import launch_bound
+from pyprof.facts.host_work import HostWork, main_thread
+from pyprof.facts.partition import NOTHING, Union
+from pyprof.facts.places import is_users, place_texts, user_line
+from pyprof.facts.what_if import Edit
 from pyprof.marker import COLLECTION, SAVING
 from pyprof.model import Bools, Ints
 from pyprof.rules import Finding, Rows, rule

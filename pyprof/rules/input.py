@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.analysis import loader_work
-from pyprof.analysis.host_work import HostWork
-from pyprof.analysis.loader_work import Enough, Work
-from pyprof.analysis.what_if import Edit
+from pyprof.facts import loader_work
+from pyprof.facts.host_work import HostWork
+from pyprof.facts.loader_work import Enough, Work
+from pyprof.facts.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit

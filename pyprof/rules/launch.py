@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.gaps import launch_bound as launch_bound_gaps
-from pyprof.analysis.partition import Union
-from pyprof.analysis.places import user_line
-from pyprof.analysis.what_if import Edit
+from pyprof.facts.gaps import launch_bound as launch_bound_gaps
+from pyprof.facts.partition import Union
+from pyprof.facts.places import user_line
+from pyprof.facts.what_if import Edit
 from pyprof.intervals import groups
 from pyprof.model import Ints
 from pyprof.rules import RULES, Finding, Rows, rule

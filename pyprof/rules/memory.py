@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.analysis.partition import NOTHING, Union
-from pyprof.analysis.what_if import Edit
+from pyprof.facts.partition import NOTHING, Union
+from pyprof.facts.what_if import Edit
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge

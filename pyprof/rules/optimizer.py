@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.host_work import main_thread
-from pyprof.analysis.partition import Union
-from pyprof.analysis.what_if import Edit
+from pyprof.facts.host_work import main_thread
+from pyprof.facts.partition import Union
+from pyprof.facts.what_if import Edit
 from pyprof.model import OPTIMIZER
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from pyprof import intervals
-from pyprof.analysis.host_work import main_thread
-from pyprof.analysis.partition import NOTHING, Union
-from pyprof.analysis.what_if import Edit
+from pyprof.facts.host_work import main_thread
+from pyprof.facts.partition import NOTHING, Union
+from pyprof.facts.what_if import Edit
 from pyprof.marker import COLLECTION
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run

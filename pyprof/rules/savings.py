@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyprof.analysis.critical_path import Rank
-from pyprof.analysis.partition import Union
-from pyprof.analysis.rank_clocks import clocks
-from pyprof.analysis.timeline import Excerpt
-from pyprof.analysis.what_if import Edit, Replay
+from pyprof.facts.critical_path import Rank
+from pyprof.facts.partition import Union
+from pyprof.facts.rank_clocks import clocks
+from pyprof.facts.timeline import Excerpt
+from pyprof.facts.what_if import Edit, Replay
 from pyprof.model import Ints
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.device_steps import Steps, activities, device_steps
-from pyprof.analysis.gaps import ALL, by_cause
-from pyprof.analysis.partition import Union, partition
-from pyprof.analysis.source import Source
-from pyprof.analysis.step_phases import IDLE, phases
-from pyprof.analysis.timeline import Activity
-from pyprof.analysis.user_ranges import instances
+from pyprof.facts.device_steps import Steps, activities, device_steps
+from pyprof.facts.gaps import ALL, by_cause
+from pyprof.facts.partition import Union, partition
+from pyprof.facts.source import Source
+from pyprof.facts.step_phases import IDLE, phases
+from pyprof.facts.timeline import Activity
+from pyprof.facts.user_ranges import instances
 from pyprof.model import Bools, Ints
 from pyprof.store import reads
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis.coverage import impossible, is_missing
-from pyprof.analysis.device_steps import marked_numbers
-from pyprof.analysis.host_work import PLACE, HostWork, main_thread
-from pyprof.analysis.operator_tree import operator_name
-from pyprof.analysis.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
+from pyprof.facts.coverage import impossible, is_missing
+from pyprof.facts.device_steps import marked_numbers
+from pyprof.facts.host_work import PLACE, HostWork, main_thread
+from pyprof.facts.operator_tree import operator_name
+from pyprof.facts.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.host_places import named

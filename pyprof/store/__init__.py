@@ -3,5 +3,5 @@
 
 The parts: write the facts (`write`), open and validate files (`files`, `access`, `validate`), and sum over ranges of
 ids (`blocks`). schema.sql describes the tables. Facts are written once; any number of aggregations may be added.
-`pyprof.analysis` computes figures from the facts and converts databases of older schemas (`upgrade`).
+`pyprof.facts` computes figures from the facts and converts databases of older schemas (`upgrade`).
 """

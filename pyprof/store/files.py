@@ -2,7 +2,7 @@
 """Files of the profile database: written atomically, read without being changed.
 
 `PRAGMA application_id` marks a file as PyProf's, `meta` has the schema version. A newer version is refused with both
-versions named; an older one is converted (`pyprof.analysis.upgrade`). A file may come from an untrusted source:
+versions named; an older one is converted (`pyprof.facts.upgrade`). A file may come from an untrusted source:
 `access` describes the checks before anything in it is read.
 """
 
@@ -36,7 +36,7 @@ from pyprof.store.validate import damage
 MAJOR, MINOR = 2, 3
 OLDER = frozenset(
     {*((1, minor) for minor in range(5)), *((2, minor) for minor in range(3))}
-)  # schemas that `pyprof.analysis.upgrade` converts
+)  # schemas that `pyprof.facts.upgrade` converts
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
 # Created after the rows are written: for queries of the page by other columns than the id.

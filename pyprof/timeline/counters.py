@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.analysis import launch_stats
-from pyprof.analysis.concurrency import levels
-from pyprof.analysis.partition import Union
+from pyprof.facts import launch_stats
+from pyprof.facts.concurrency import levels
+from pyprof.facts.partition import Union
 from pyprof.model import KERNELS, MEMCPY, Bools, Floats, Ints
 from pyprof.store.files import Store
 

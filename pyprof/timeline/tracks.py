@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.analysis.gaps import CAUSES, clipped, gaps
-from pyprof.analysis.timeline import Activity, Columns
+from pyprof.facts.gaps import CAUSES, clipped, gaps
+from pyprof.facts.timeline import Activity, Columns
 from pyprof.intervals import groups
 from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
 from pyprof.store import reads

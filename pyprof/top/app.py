@@ -19,9 +19,9 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Static, TabbedContent, TabPane, Tabs
 
-from pyprof.analysis.coverage import missing
-from pyprof.analysis.source import Source
 from pyprof.errors import PyProfError
+from pyprof.facts.coverage import missing
+from pyprof.facts.source import Source
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import shorten
 from pyprof.reports.headline import headline, late_rank

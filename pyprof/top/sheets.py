@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics import share
 from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Report, find

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyprof.analysis import rank_moments
-from pyprof.analysis.collective_groups import one_clock
-from pyprof.analysis.rank_moments import COLLECTIVE, Moments
+from pyprof.facts import rank_moments
+from pyprof.facts.collective_groups import one_clock
+from pyprof.facts.rank_moments import COLLECTIVE, Moments
 from pyprof.model import Ints
 from pyprof.store.files import Store
 from pyprof.viewer.models import Alignment, RankOffset

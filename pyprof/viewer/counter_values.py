@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyprof.analysis.allocations import Allocations, allocations
-from pyprof.analysis.source import Source
+from pyprof.facts.allocations import Allocations, allocations
+from pyprof.facts.source import Source
 from pyprof.model import Floats, Ints
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.model import DIRECTIONS
 from pyprof.reports import Column, efficiency

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.store import blocks
 from pyprof.viewer import events, models
 from pyprof.viewer.column_table import MOST_ROWS

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.model import DIRECTIONS, KINDS
 from pyprof.reports import Column
 from pyprof.store.kinds import IS_KERNEL, ON_CPU, ON_GPU, uses_tensor_cores
@@ -176,7 +176,7 @@ def decode(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """Replace codes in rows by their meaning."""
     import numpy as np
 
-    from pyprof.analysis.dataframes import steps_of
+    from pyprof.facts.dataframes import steps_of
 
     if not rows:
         return []

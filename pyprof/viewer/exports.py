@@ -24,7 +24,7 @@ from pyprof.reports import Column, Report
 from pyprof.terminal import visible
 
 if TYPE_CHECKING:
-    from pyprof.analysis.source import Source
+    from pyprof.facts.source import Source
 
 MEDIA = {
     "csv": "text/csv; charset=utf-8", "json": "application/json", "md": "text/markdown; charset=utf-8",

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from pyprof.analysis.gaps import CAUSES, clipped, gaps, place_of
-from pyprof.analysis.source import Source
+from pyprof.facts.gaps import CAUSES, clipped, gaps, place_of
+from pyprof.facts.source import Source
 from pyprof.marker import readable
 from pyprof.reports.idle import ADVICE
 from pyprof.viewer.details import frames, named_texts

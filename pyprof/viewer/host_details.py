@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.analysis.source import Source
 from pyprof.api_names import without_version
+from pyprof.facts.source import Source
 from pyprof.marker import readable
 from pyprof.reports import Column
 from pyprof.store.ids import worker_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics import FIGURES, PART_HEADINGS, PARTS
 from pyprof.reports import Column
 from pyprof.store.kinds import COMPUTES, MOVES_MEMORY, uses_tensor_cores

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics import FIGURES
 from pyprof.reports import Column
 from pyprof.reports.operator_queries import SELECTED, total

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pyprof.analysis import upgrade
 from pyprof.errors import PyProfError, UsageError
+from pyprof.facts import upgrade
 from pyprof.parse import folder as folders
 from pyprof.parse.folder import Source
 from pyprof.store import files

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from pyprof.analysis.coverage import is_missing, missing_launches
-from pyprof.analysis.source import Source
+from pyprof.facts.coverage import is_missing, missing_launches
+from pyprof.facts.source import Source
 from pyprof.metrics import METRICS, PART_HEADINGS, PARTS, Value, Window, share, value
 from pyprof.model import NO_PHASE, NOT_READ, PHASES
 from pyprof.reports import find

@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode
 
 from starlette.types import ASGIApp, Message
 
-from pyprof.analysis.rank_steps import FIGURES
 from pyprof.errors import PyProfError
+from pyprof.facts.rank_steps import FIGURES
 from pyprof.timeline import tiles
 
 _PAGE = 1000  # rows of a request

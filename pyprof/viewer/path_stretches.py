@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.analysis.critical_path import (
+from pyprof.facts.critical_path import (
     LAUNCHING,
     PARTS,
     UNRECORDED,
@@ -16,9 +16,9 @@ from pyprof.analysis.critical_path import (
     StepEnd,
     last_ends,
 )
-from pyprof.analysis.path_walk import path_of
-from pyprof.analysis.rank_clocks import between, clocks
-from pyprof.analysis.source import Source
+from pyprof.facts.path_walk import path_of
+from pyprof.facts.rank_clocks import between, clocks
+from pyprof.facts.source import Source
 from pyprof.model import Ints
 from pyprof.store import reads
 

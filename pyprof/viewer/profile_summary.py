@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyprof
-from pyprof.analysis.aggregation import Aggregation, aggregations
+from pyprof.facts.aggregation import Aggregation, aggregations
 from pyprof.store import reads
 from pyprof.store.files import MAJOR, MINOR
 from pyprof.store.kinds import ON_GPU

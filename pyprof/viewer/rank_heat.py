@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyprof.analysis.rank_steps import FIGURES, rank_steps
-from pyprof.analysis.source import Source
+from pyprof.facts.rank_steps import FIGURES, rank_steps
+from pyprof.facts.source import Source
 from pyprof.model import Ints
 from pyprof.reports import find
 from pyprof.reports.operator_queries import spans

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from pyprof.analysis.aggregation import Aggregation, aggregations
-from pyprof.analysis.source import Source
+from pyprof.facts.aggregation import Aggregation, aggregations
+from pyprof.facts.source import Source
 from pyprof.viewer.guarded_store import SECONDS, Deadline, Guarded
 from pyprof.viewer.jobs import Jobs
 from pyprof.viewer.library import Library, Opened

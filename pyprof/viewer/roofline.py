@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.model import KERNEL, Device
 from pyprof.prof.hardware import gpus
 from pyprof.store.files import Store

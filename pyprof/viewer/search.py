@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.reports.operator_queries import SELECTED
 from pyprof.store.kinds import ON_GPU
 from pyprof.viewer import models

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pyprof.analysis.partition import Union
+from pyprof.facts.partition import Union
 from pyprof.model import NO_MODULE
 from pyprof.store.files import Store
 from pyprof.viewer.event_sums import COUNT, TIME, Part, Sums, parts_of, sums_of, values_of, work_of

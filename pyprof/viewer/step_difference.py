@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.analysis import rank_moments
-from pyprof.analysis.rank_moments import Stretch
-from pyprof.analysis.source import Source
+from pyprof.facts import rank_moments
+from pyprof.facts.rank_moments import Stretch
+from pyprof.facts.source import Source
 from pyprof.model import DIRECTIONS, NO_DIRECTION, Column, Ints
 from pyprof.reports import diff
 from pyprof.reports.complete import Iterations

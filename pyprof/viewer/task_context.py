@@ -28,8 +28,8 @@ class Session:
 
     def source(self, aggregation: int, worker: int | None) -> Any:
         """Return an aggregation of the database; the last one is cached with what its reports share."""
-        from pyprof.analysis.aggregation import aggregations
-        from pyprof.analysis.source import Source
+        from pyprof.facts.aggregation import aggregations
+        from pyprof.facts.source import Source
 
         key = aggregation, worker
         if key not in self._sources:

@@ -20,7 +20,7 @@ from pyprof.store import reads
 from pyprof.viewer.column_table import Frame, arrow, report_table
 
 if TYPE_CHECKING:
-    from pyprof.analysis.source import Source
+    from pyprof.facts.source import Source
     from pyprof.rules import Outcome
     from pyprof.viewer.task_context import Progress, Session
 
@@ -255,7 +255,7 @@ def fleet(session: Session, progress: Progress, aggregation: int, worker: int | 
 @TASKS.register("ledger")
 def ledger(session: Session, progress: Progress) -> list[dict[str, Any]]:
     """Return the coverage ledger over all workers."""
-    from pyprof.analysis.coverage import ledger as compute
+    from pyprof.facts.coverage import ledger as compute
 
     table = compute(session.store, by_worker=False)
     lines: dict[str, list[dict[str, Any]]] = {}
@@ -277,7 +277,7 @@ def memory(
     end: int | None,
 ) -> list[dict[str, Any]]:
     """Return curves of memory in use."""
-    from pyprof.analysis.allocations import CPU, allocations
+    from pyprof.facts.allocations import CPU, allocations
     from pyprof.reports.memory import within
     from pyprof.viewer.downsample import downsample
 
@@ -420,7 +420,7 @@ def aggregate(
     session: Session, progress: Progress, target: str, start: int | None, stop: int | None, key: str | None
 ) -> dict[str, Any]:
     """Add an aggregation to `target`: the database itself if it is in the cache, else a new copy."""
-    from pyprof.analysis.aggregation import aggregate as add
+    from pyprof.facts.aggregation import aggregate as add
     from pyprof.store import files
 
     with _writable(session, target, progress) as name, files.Store(name) as database:

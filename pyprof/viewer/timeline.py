@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pyprof.analysis import rank_moments
+from pyprof.facts import rank_moments
 from pyprof.marker import readable
 from pyprof.model import DIRECTIONS, NO_MODULE
 from pyprof.reports.idle import ADVICE

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.reports import Column, find
 from pyprof.viewer.column_table import report_table
 

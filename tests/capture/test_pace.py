@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import pyprof
-from pyprof.analysis import iteration_cuts
-from pyprof.analysis.partition import pauses
 from pyprof.capture import pace
 from pyprof.capture.pace import MOST, Pace
+from pyprof.facts import iteration_cuts
+from pyprof.facts.partition import pauses
 from tests.forks import ROOT, Forks
 
 from .conftest import Recorded

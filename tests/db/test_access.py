@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.analysis.aggregation import aggregate
 from pyprof.commands.main import main
 from pyprof.dlprof.command import main as dlprof
 from pyprof.errors import FormatError, PyProfError, UsageError
+from pyprof.facts.aggregation import aggregate
 from pyprof.store.files import Store, written
 from tests.build import recording, write_capture
 from tests.hostile import journal

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.analysis.aggregation import Aggregation, aggregate
 from pyprof.errors import UsageError
+from pyprof.facts.aggregation import Aggregation, aggregate
 from pyprof.session import Profile
 from pyprof.store import blocks
 from pyprof.store.files import MAJOR, MINOR, Store

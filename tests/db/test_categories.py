@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pyprof.prof.ops
-from pyprof.analysis.categories import (
+from pyprof.facts.categories import (
     CATEGORIES,
     CATEGORY_OF_FAMILY,
     CATEGORY_OF_KIND,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import intervals
-from pyprof.analysis.partition import Union, partition
+from pyprof.facts.partition import Union, partition
 
 TIME = 40
 some = st.lists(

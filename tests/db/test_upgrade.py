@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.analysis import upgrade
 from pyprof.errors import VersionError
+from pyprof.facts import upgrade
 from pyprof.session import Selection
 from pyprof.store.files import MAJOR, MINOR, OLDER, schema
 from pyprof.store.validate import damage

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from pyprof.analysis.aggregation import aggregate, aggregations
+from pyprof.facts.aggregation import aggregate, aggregations
 from pyprof.parse import loader
 from pyprof.session import Profile
 from pyprof.store import access, files

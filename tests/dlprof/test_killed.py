@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.analysis.aggregation import aggregate, aggregations
+from pyprof.facts.aggregation import aggregate, aggregations
 from pyprof.session import Profile
 from pyprof.store import access, files
 from tests.build import recording, write_nsys

@@ -19,9 +19,9 @@ import pytest
 
 import pyprof
 from pyprof import fleet
-from pyprof.analysis import rank_work
-from pyprof.analysis.timeline import Activity
 from pyprof.errors import FormatError
+from pyprof.facts import rank_work
+from pyprof.facts.timeline import Activity
 from pyprof.session import Profile
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id

@@ -19,9 +19,9 @@ import pytest
 
 import pyprof
 from pyprof import fleet
-from pyprof.analysis.iteration_cuts import Cut, common
 from pyprof.commands.main import main
 from pyprof.errors import FormatError, PyProfError, UsageError
+from pyprof.facts.iteration_cuts import Cut, common
 from pyprof.fleet import cluster as clusters
 from pyprof.reports import every
 from tests import build, kineto

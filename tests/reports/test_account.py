@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import pyprof
 from benchmarks import diagnosis
 from pyprof import session
-from pyprof.analysis.device_steps import activities, used_steps
-from pyprof.analysis.steady_state import used
+from pyprof.facts.device_steps import activities, used_steps
+from pyprof.facts.steady_state import used
 from tests import kineto
 from tests.build import examples
 from tests.reports.test_oracle import load, random_recording

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from pyprof import session
-from pyprof.analysis.path_walk import paths
-from pyprof.analysis.rank_clocks import clocks, fit
+from pyprof.facts.path_walk import paths
+from pyprof.facts.rank_clocks import clocks, fit
 from pyprof.registry import load_folder
 from pyprof.reports.headline import late_rank
 from pyprof.rules import RULES

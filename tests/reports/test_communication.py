@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyprof import session
-from pyprof.analysis import collective_groups
+from pyprof.facts import collective_groups
 from tests.reports.ranks import K, run
 from tests.reports.test_oracle import rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyprof import session
-from pyprof.analysis.communication import library
+from pyprof.facts.communication import library
 from pyprof.viewer import demo
 from tests import kineto
 

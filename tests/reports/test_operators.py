@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.analysis.coverage import ledger
+from pyprof.facts.coverage import ledger
 from pyprof.marker import CallMarker, decode
 from pyprof.reports import efficiency
 from tests.build import (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.analysis import path_walk
+from pyprof.facts import path_walk
 from pyprof.store import packed
 from tests import kineto
 from tests.build import examples

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyprof.analysis.aggregation import aggregate
 from pyprof.api_names import api_kind
+from pyprof.facts.aggregation import aggregate
 from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, PUSH_POP
 from pyprof.prof import kernels
 from pyprof.store.files import Store, create

@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from pyprof.analysis.aggregation import aggregate, aggregations
-from pyprof.analysis.build import build, of_trace
-from pyprof.analysis.source import Source
+from pyprof.facts.aggregation import aggregate, aggregations
+from pyprof.facts.build import build, of_trace
+from pyprof.facts.source import Source
 from pyprof.parse import loader
 from pyprof.rules import RULES, Outcome
 from pyprof.rules.context import Run

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pyprof.analysis.aggregation import aggregate, aggregations
-from pyprof.analysis.source import Source
+from pyprof.facts.aggregation import aggregate, aggregations
+from pyprof.facts.source import Source
 from pyprof.registry import load_folder
 from pyprof.rules import RULES, Finding, Outcome, Premise, Rule
 from pyprof.rules.context import Run

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import pyprof
-from pyprof.analysis.aggregation import aggregate, aggregations
-from pyprof.analysis.build import build, of_trace
-from pyprof.analysis.source import Source
-from pyprof.analysis.steady_state import spread, steady
+from pyprof.facts.aggregation import aggregate, aggregations
+from pyprof.facts.build import build, of_trace
+from pyprof.facts.source import Source
+from pyprof.facts.steady_state import spread, steady
 from pyprof.model import Device
 from pyprof.occupancy import LIMITS
 from pyprof.parse import loader

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyprof import session
-from pyprof.analysis.partition import Union
-from pyprof.analysis.what_if import Edit, together
+from pyprof.facts.partition import Union
+from pyprof.facts.what_if import Edit, together
 from pyprof.rules.context import Run
 from pyprof.rules.savings import Savings
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pyprof import session
-from pyprof.analysis.aggregation import aggregate, aggregations
-from pyprof.analysis.source import Source
+from pyprof.facts.aggregation import aggregate, aggregations
+from pyprof.facts.source import Source
 from pyprof.reports import diff
 from pyprof.store.files import Store
 from pyprof.viewer.step_difference import difference

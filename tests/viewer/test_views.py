@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof import session
-from pyprof.analysis.source import Source
+from pyprof.facts.source import Source
 from pyprof.metrics import METRICS
 from pyprof.overview.figures import figures
 from pyprof.reports.headline import headline, late_rank
@@ -298,7 +298,7 @@ def test_many_events_follow_a_cursor(made, many, sort):
 @pytest.mark.parametrize("size", [1, 4])
 def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
     """Blocks of 2 and 16 events; of all, and of a part of the iterations, whose ends are within blocks."""
-    from pyprof.analysis.aggregation import aggregate
+    from pyprof.facts.aggregation import aggregate
     from pyprof.store import blocks
     from pyprof.store.files import Store
     from pyprof.viewer import event_index as module
