@@ -265,10 +265,12 @@ def _pinned_queues(in_queue: Any, out_queue: Any) -> tuple[Queue, Queue]:
         return item
 
     def put(item: Any, *args: Any, **kwargs: Any) -> Any:
-        end = time_ns()
+        safely(note, item, time_ns())
+        return out_queue.put(item, *args, **kwargs)
+
+    def note(item: Any, end: int) -> None:
         if recorder.keeping and type(item[0]) is int:
             pins.append(Wait(item[0], start, end))
-        return out_queue.put(item, *args, **kwargs)
 
     return Queue(in_queue, get=get), Queue(out_queue, put=put)
 
