@@ -32,7 +32,7 @@ class Finding(NamedTuple):
 
     `saving`: an estimate in ns of the window's wall time, None if unknown. `evidence`: the top rows behind the
     finding as (name, figures). `verify`: how to check the finding. `apart`: the saving is of time that is not in the
-    window, of single long steps.
+    window, of single long steps, so that its share is of both.
     """
 
     rule: str

@@ -90,6 +90,6 @@ def _judge(rule: Rule, run: Run) -> Outcome:
     if finding is None:
         return Outcome(rule, None, None)
     part = None
-    if finding.saving is not None:
+    if finding.saving is not None and not (finding.apart and finding.saving >= run.wall):
         part = share(finding.saving, run.wall + (finding.saving if finding.apart else 0))
     return Outcome(rule, finding._replace(rule=rule.id), None, part)

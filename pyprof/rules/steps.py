@@ -248,12 +248,11 @@ def long_steps(run: Run) -> Finding | None:
         if known
         else "Check that step for evaluation, checkpoints, compilation, input of another size, or another program on "
         "the machine.",
-        None,
+        excess / len(run.lengths) * run.steps if known else None,
         [{"iteration": n, "length_ns": one, "median_ns": usual} for n, one in list(steps.items())[:5]],
         "The overview names no long step.",
     )
-    saving = int(excess / len(run.lengths) * run.steps) if known else None
-    return finding._replace(saving=saving, apart=True)
+    return finding._replace(apart=True)
 
 
 def _shown(run: Run, worker: int) -> int:

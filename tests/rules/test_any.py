@@ -120,8 +120,7 @@ def checked(source: Source) -> list[Outcome]:
     for each in found:
         assert each.finding is None or each.needs is None
         if each.finding is not None and each.finding.saving is not None:
-            assert each.finding.saving >= 0, each
-            assert each.finding.saving <= wall or each.finding.apart, each
+            assert 0 <= each.finding.saving <= wall, each
     ranks = [0 if each.finding else 1 if each.needs else 2 for each in found]
     assert ranks == sorted(ranks)
     bounds = {
