@@ -24,6 +24,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from statistics import median
@@ -37,6 +38,7 @@ import torch.nn.functional as F
 
 import pyprof
 from pyprof.capture import controller
+from pyprof.capture.core import worker_log
 from pyprof.capture.instrument import targets
 from pyprof.capture.instrument.patch import Registry
 from pyprof.capture.instrument.recorder import recorder
@@ -409,6 +411,46 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+class _Indices:
+    """The queue of a worker's indices: one sample a batch."""
+
+    def get(self, timeout: float) -> Any:
+        return 1, [0]
+
+
+class _Batches:
+    """The queue of a worker's batches, which drops them."""
+
+    def __init__(self) -> None:
+        self._send_bytes: Callable[[bytes], None] = lambda data: None
+
+    def put(self, item: Any) -> None:
+        pass
+
+
+def _loop(
+    dataset_kind: int, dataset: Any, index_queue: Any, data_queue: Any, auto_collation: bool, collate_fn: Any,
+    worker_id: int,
+) -> None:  # fmt: skip
+    """Do what torch's loop of a worker does, without other processes."""
+    for _ in range(1000):
+        number, indices = index_queue.get(timeout=1)
+        data_queue.put((number, collate_fn([dataset[index] for index in indices])))
+        data_queue._send_bytes(b"")
+
+
+def worker_cost(rounds: int) -> str:
+    """Return what the log of a loader's worker adds to the CPU time of a batch."""
+    log, added = worker_log.SharedLog(1), []
+    for _ in range(rounds):
+        times = [process_time_ns()]
+        for run in (_loop, partial(worker_log.follow, _loop, log)):
+            run(0, [0], _Indices(), _Batches(), True, len, 0)
+            times.append(process_time_ns())
+        added.append(times[2] - times[1] - (times[1] - times[0]))
+    return f"a worker of a data loader: {median(added) / 1e6:.1f} µs a batch of one sample"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
@@ -418,6 +460,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}, one thread"
     )
     print(start_up(min(arguments.rounds, 5)), flush=True)
+    print(worker_cost(arguments.rounds), flush=True)
     for name, work in works(arguments.scale).items():
         print("\n" + compare(name, work, arguments.rounds), flush=True)
     return 0

@@ -35,8 +35,8 @@ _AT_ONCE = 1 << 18  # gaps that are worked out at a time: small arrays are made 
 class Gaps(NamedTuple):
     """Gaps of a worker, by device and time. `start`, `end`: ns; `cause`: place in CAUSES; `event`: id of the event that
     ended it; `thread`, `since`, `until`: the thread that the device waited for, and from when to when; `place`: number
-    of the place of most of that time, for `place_of`. -1 is none. Each device has a first and a last gap, which may be
-    empty: they reach to the ends of what is asked for."""
+    of the place of most of that time, for `describe_places`. -1 is none. Each device has a first and a last gap, which
+    may be empty: they reach to the ends of what is asked for."""
 
     device: Ints
     start: Ints
@@ -61,7 +61,7 @@ def gaps(activity: Activity, device: int = ALL) -> Gaps:
     return own.take(slice(*np.searchsorted(own.device, (device, device + 1)).tolist()))  # type: ignore[arg-type]
 
 
-def within(activity: Activity, device: int, low: int, high: int) -> tuple[Gaps, Ints]:
+def gaps_within(activity: Activity, device: int, low: int, high: int) -> tuple[Gaps, Ints]:
     """Return the gaps of a device that lie in [low, high) or extend into it, clipped to it, and the length in ns of
     each, without pauses in which the recording was read. Gaps of nothing but a pause are left out."""
     own = clipped(gaps(activity, device), low, high)
@@ -107,17 +107,17 @@ def longest(activity: Activity, device: int) -> int | None:
     return int(order[-1]) if len(order) else None
 
 
-def place_of(store: Store, number: Ints) -> pd.DataFrame:
+def describe_places(store: Store, number: Ints) -> pd.DataFrame:
     """Return COLUMNS of places, None where there is none; `number`: of `Gaps.place`."""
-    table = _places(store).reindex(number)
+    table = _place_table(store).reindex(number)
     return table.astype(object).where(table.notna(), None).reset_index(drop=True)
 
 
 def add(store: Store, name: str) -> None:
     """Work out the gaps of a database that was just built, and write them into its file."""
-    places = _Places()
+    places = _PlaceNumbers()
     for worker in store.rows("select id from worker order by id"):
-        own = worked_out(Activity(store, *worker), places)
+        own = compute_gaps(Activity(store, *worker), places)
         for first in range(0, len(own.start), packed.MOST_ROWS):
             rows = own.take(slice(first, first + packed.MOST_ROWS))  # type: ignore[arg-type]
             id_ = first_id(*worker) + np.arange(first, first + len(rows.start))
@@ -129,20 +129,32 @@ def add(store: Store, name: str) -> None:
 def _read(activity: Activity) -> Gaps:
     store = activity.store
     if not store.is_packed("gap"):
-        return worked_out(activity, store.cached("worked out places", _Places, small=True))
+        return compute_gaps(activity, store.cached("computed places", _PlaceNumbers, small=True))
     columns = store.table("gap", Gaps._fields, *activity.ids("gap"))
-    return Gaps(*(column.values for column in columns.values()))
+    own = Gaps(*(column.values for column in columns.values()))
+    known = (own.cause >= 0) & (own.cause < len(CAUSES)) & (own.start <= own.end)
+    if (
+        not known.all()
+        or (np.diff(own.device) < 0).any()
+        or any(one.present is not None for one in columns.values())
+    ):
+        raise store.damaged("gaps that cannot be")
+    return own
 
 
-def _places(store: Store) -> pd.DataFrame:
+def _place_table(store: Store) -> pd.DataFrame:
     if not store.is_packed("gap"):
-        return store.cached("worked out places", _Places, small=True).table
+        return store.cached("computed places", _PlaceNumbers, small=True).table
+    return store.cached("places", lambda: _read_places(store), small=True)
+
+
+def _read_places(store: Store) -> pd.DataFrame:
     names = ", ".join(f'"{name}"' for name in COLUMNS)
     rows = store.rows(f"select id, {names} from place")
     return pd.DataFrame(rows, columns=["id", *COLUMNS], dtype=object).set_index("id")
 
 
-class _Places:
+class _PlaceNumbers:
     """Distinct places of the gaps of a recording as texts, numbered."""
 
     def __init__(self) -> None:
@@ -167,7 +179,7 @@ class _Places:
         return merged["number"].to_numpy(np.int64)
 
 
-def worked_out(activity: Activity, places: _Places) -> Gaps:
+def compute_gaps(activity: Activity, places: _PlaceNumbers) -> Gaps:
     """Work out the gaps of a worker, and number their places."""
     devices = activity.devices
     parts = [Gaps(*(np.empty(0, np.int64) for _ in Gaps._fields))]
@@ -209,7 +221,8 @@ def _first_at(activity: Activity, selected: Bools, time: Ints) -> Ints:
 
 
 def _with_causes(
-    activity: Activity, device: int, start: Ints, end: Ints, event: Ints, waits: Waits, work: HostWork, places: _Places
+    activity: Activity, device: int, start: Ints, end: Ints, event: Ints, waits: Waits, work: HostWork,
+    places: _PlaceNumbers,
 ) -> Gaps:  # fmt: skip
     """Return gaps with their causes and places. Causes depend only on the recorded part, whichever steps are asked
     for."""
@@ -241,14 +254,14 @@ def _with_causes(
         thread = np.where(unknown, activity.launching_thread, thread)
     wait, stop = np.where(waited, wait, NONE), np.where(waited, start, until)
     late = np.flatnonzero(cause != QUEUED)
-    place = _place_numbers(activity, work, cause, late, wait, event, thread, start, stop)
+    place = _host_places(activity, work, cause, late, wait, event, thread, start, stop)
     return Gaps(
         np.full(len(start), device, np.int64), start, end, cause.astype(np.int64), _at(activity.id, event),
         thread.astype(np.int64), start, stop, places.numbers(activity, work, place),
     )  # fmt: skip
 
 
-def _place_numbers(
+def _host_places(
     activity: Activity, work: HostWork, cause: Ints, late: Ints, wait: Ints, event: Ints, thread: Ints, start: Ints,
     until: Ints,
 ) -> pd.DataFrame:  # fmt: skip

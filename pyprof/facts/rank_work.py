@@ -47,7 +47,7 @@ def rank_work(store: Store, worker: int) -> RankWork:
 def add(store: Store, name: str) -> None:
     """Work out the tables of all workers of a database that was just built, and write them into its file."""
     for (worker,) in store.rows("select id from worker order by id"):
-        for table, rows in _worked_out(store, worker):
+        for table, rows in _compute(store, worker):
             if rows.num_rows:
                 ingest(name, table, rows)
 
@@ -61,7 +61,7 @@ class RankWork:
         if store.rows("select 1 from sqlite_master where name = 'moment'"):
             parts = {table: self._read(table) for table in _TABLES}
         else:
-            known = list(_worked_out(store, worker))
+            known = list(_compute(store, worker))
             for table, names in _TABLES.items():
                 own = [rows for name, rows in known if name == table]
                 parts[table] = {
@@ -140,7 +140,7 @@ def _expanded(first: Ints, last: Ints) -> tuple[Ints, Ints]:
     return number, np.arange(len(number)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
 
 
-def _worked_out(store: Store, worker: int) -> Iterator[tuple[str, pa.Table]]:
+def _compute(store: Store, worker: int) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables of a worker: nothing without collectives in which all ranks exchange data."""
     known = collectives(store)
     own = known[known["worker"] == worker]

@@ -16,7 +16,7 @@ import pandas as pd
 
 from pyprof.overview import lines
 from pyprof.overview.figures import Figures, Row
-from pyprof.reports.headline import Step
+from pyprof.reports.headline import Best, Step
 from pyprof.terminal import visible
 from pyprof.units import duration
 
@@ -59,11 +59,16 @@ class Overview:
             else "<div>Module na: not recorded</div>",
             "</div>",
             *([f"<div>{_text(one.step.used)}</div>"] if one.step.used else []),
-            f"<div>{_text(lines.finding_text(one, one.best))}</div>",
+            *(_with_advice(one, best) for best in (one.best, *one.more)),
             f'<div style="opacity:.75">{_text(lines.ledger(one))}</div>',
             *([f'<div style="opacity:.75">{_text(lines.pauses(one))}</div>'] if one.pauses else []),
         ]
         return f'<div class="pyprof-overview" style="{_FRAME}">{"".join(parts)}</div>'
+
+
+def _with_advice(figures: Figures, best: Best | None) -> str:
+    advice = f'<div style="opacity:.75">Advice: {_text(best.advice)}</div>' if best and best.advice else ""
+    return f"<div>{_text(lines.finding_text(figures, best))}</div>{advice}"
 
 
 class Findings(pd.DataFrame):

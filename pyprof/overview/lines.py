@@ -55,13 +55,17 @@ def lines(overview: Figures, width: int, encoding: str = "utf-8", path: str = "F
     fixed = [ledger(overview, width), *cost, *_next(overview, path, width, encoding)]
     step, rows = _step(overview, width), table(overview, width, encoding)
     advice = _advice(overview.best, width, 2, encoding)
+    least = len(fixed) + len(step) + _FINDING + 2  # of the table the heading and a row at least
     for best in overview.more:
         text = short_paths(finding_text(overview, best, encoding), encoding)
-        advice += [*wrap(text, width, 2), *_advice(best, width, 1, encoding)]
+        more = [*wrap(text, width, 2), *_advice(best, width, 1, encoding)]
+        if least + len(advice) + len(more) > MOST:
+            break
+        advice += more
     known = len(fixed) + len(advice) + len(step)
     text = short_paths(finding_text(overview, overview.best, encoding), encoding)
     room = MOST - known - len(wrap(text, width, _FINDING))
-    rows = rows[: max(room, min(2, MOST - 1 - known), 0)]  # of the table the heading and a row at least
+    rows = rows[: max(room, min(2, MOST - 1 - known), 0)]
     finding = wrap(text, width, MOST - known - len(rows))
     blank = [""] if MOST - known - len(rows) - len(finding) >= 2 else []
     shares, ending = fixed[: 1 + len(cost)], fixed[1 + len(cost) :]

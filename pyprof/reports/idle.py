@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.facts.device_steps import activities
-from pyprof.facts.gaps import CAUSES, place_of, within
+from pyprof.facts.gaps import CAUSES, describe_places, gaps_within
 from pyprof.facts.places import PLACE_COLUMNS
 from pyprof.facts.source import Source
 from pyprof.facts.timeline import Activity
@@ -110,11 +110,11 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
 
 def idle_sums(activity: Activity, device: int, low: int, high: int) -> pd.DataFrame:
     """Return sums of the gaps of a device in [low, high) by cause and place."""
-    gaps, length = within(activity, device, low, high)
+    gaps, length = gaps_within(activity, device, low, high)
     table = pd.DataFrame({"cause": gaps.cause, "place": gaps.place, "length": length})
     lengths = {"count": ("length", "size"), "total_ns": ("length", "sum"), "longest_ns": ("length", "max")}
     sums = table.groupby(["cause", "place"]).agg(**lengths).reset_index()
-    return sums.join(place_of(activity.store, sums["place"].to_numpy(np.int64)))
+    return sums.join(describe_places(activity.store, sums["place"].to_numpy(np.int64)))
 
 
 def _sums(table: pd.DataFrame, keys: list[str], worker: str, device: int, window: int) -> pd.DataFrame:

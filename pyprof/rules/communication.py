@@ -101,7 +101,7 @@ def comm_exposed(run: Run) -> Finding | None:
         waits = (
             f"For {percent(waiting)} of {of} they wait for the rank that comes last."
             if waiting >= _NOTICED
-            else "They wait for no rank."
+            else f"Waits for a late rank are less than {percent(_NOTICED)} of it."
         )
     evenly = "Remove what delays the late ranks (reports root_cause, stragglers): the others only wait."
     faster = (

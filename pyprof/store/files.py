@@ -349,8 +349,9 @@ class Store:
         return {name for (name,) in self.rows("select name from sqlite_master where type = 'table'")}
 
     def _check_columns(self) -> None:
+        existing = self.tables()
         for table, columns in schema(self.is_summary).items():
-            if table in _OPTIONAL:
+            if table in _OPTIONAL - existing:
                 continue
             # table_info omits generated columns.
             present = {row[1] for row in self.rows(f"pragma table_info({table})")}

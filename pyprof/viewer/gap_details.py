@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from pyprof.facts.gaps import CAUSES, clipped, gaps, place_of
+from pyprof.facts.gaps import CAUSES, clipped, describe_places, gaps
 from pyprof.facts.source import Source
 from pyprof.marker import readable
 from pyprof.reports.idle import ADVICE
@@ -48,7 +48,7 @@ def gap(source: Source, id_: str) -> Details:
         int(one.event[0]),
     )
     length = end - start - int(activity.paused.within(one.start, one.end)[0])
-    place = place_of(source.store, one.place).iloc[0]
+    place = describe_places(source.store, one.place).iloc[0]
     thread = source.store.rows("select tid, name from thread where id = ?", (int(one.thread[0]),))
     kernel = source.store.rows(
         "select coalesce(n.short_name, n.name) from event e join kernel_name n on n.id = e.name where e.id = ?",

@@ -11,9 +11,10 @@ import queue
 import random
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import sleep, thread_time_ns
+from time import sleep
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -441,39 +442,28 @@ print("done")
     assert sorted(row.number for row in rows(tmp_path / "net.sqlite")) == [0, 1, 2]
 
 
-def test_it_costs_less_than_2_percent_of_a_sample_of_1_ms() -> None:
-    """CPU time of a worker's thread for batches of one sample: at most 20 us more of 1 ms."""
+class Unusual(Sleeps):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        raise KeyError("of the program")
 
-    class Indices:
-        def get(self, timeout: float) -> Any:
-            return 1, [0]
 
-    class Batches:
-        def __init__(self) -> None:
-            self._send_bytes: Callable[[bytes], None] = lambda data: None
+def broken(samples: list[torch.Tensor]) -> torch.Tensor:
+    raise KeyError("of the program")
 
-        def put(self, item: Any) -> None:
-            pass
 
-    def loop(
-        dataset_kind: int, dataset: Any, index_queue: Any, data_queue: Any, auto_collation: bool, collate_fn: Any,
-        worker_id: int,
-    ) -> None:  # fmt: skip
-        for _ in range(1000):
-            number, indices = index_queue.get(timeout=1)
-            data_queue.put((number, collate_fn([dataset[index] for index in indices])))
-            data_queue._send_bytes(b"")
-
-    def time(run: Callable[..., object]) -> int:
-        begin = thread_time_ns()
-        run(loop, 0, [0], Indices(), Batches(), True, len, 0)
-        return thread_time_ns() - begin
-
-    log = SharedLog(1)
-    pairs = [
-        (time(lambda loop, *args: loop(*args)), time(lambda loop, *args: worker_log.follow(loop, log, *args)))
-        for _ in range(15)
-    ]
-    plain, followed = map(min, zip(*pairs))
-    assert followed - plain < 1000 * 20_000
-    assert log.count(0) == 1000
+@pytest.mark.parametrize(("dataset", "function"), [(Unusual(2), collate), (Sleeps(2), broken)])
+def test_tracebacks_are_the_programs_own(
+    dataset: Sleeps, function: Callable[[list[torch.Tensor]], torch.Tensor], tmp_path: Path
+) -> None:
+    """In the worker, whose traceback is text, and in the loop."""
+    with (
+        pytest.raises(KeyError, match="of the program") as raised,
+        pyprof.profile(str(tmp_path / "net.sqlite")),
+    ):
+        consume(DataLoader(dataset, 2, num_workers=1, collate_fn=function))
+    files = [frame.filename for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert FILE in files
+    own = str(Path(pyprof.__file__).parent)
+    assert not [name for name in files if name.startswith(own)]
+    assert own not in str(raised.value)
+    assert FILE in str(raised.value)

@@ -101,7 +101,7 @@ def test_its_lines_are_few_and_fit_and_only_appear(found, width, encoding, path)
     head = [line for line in shown if re.match(r"(Operator|Kernel).* Share\b.* Module\b", line)]
     assert found.verdict or len(head) == 1
     assert any(line.startswith("Next: pyprof view") for line in shown)
-    assert found.verdict or any(line.startswith("Finding") for line in shown)
+    assert found.verdict or any(line.startswith(("Finding", "Opportunity")) for line in shown)
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8))

@@ -9,10 +9,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pyprof import session
 from pyprof.errors import FormatError
+from pyprof.facts.gaps import Gaps
+from pyprof.store import packed
 from tests import kineto
 from tests.build import Kernel, Launch, Op, Range, Recording, call, scratch
 from tests.reports.test_oracle import load
@@ -62,6 +65,32 @@ def test_a_gap_waits_for_the_next_operator_of_its_thread(tmp_path: Path):
     prof = session.load(kineto.write(tmp_path / "trace.json", events))
     (gap,) = prof.report("idle").query("longest_ns == 40_000").to_dict("records")
     assert (gap["cause"], gap["where"], gap["operator"]) == ("launch-bound", "before", "relu")
+
+
+def test_a_renamed_column_of_places_is_damage(tmp_path: Path):
+    """SQLite takes the old name in quotes for a text."""
+    load(layers(20)).save(path := tmp_path / "net_dldb.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("alter table place rename column host to thread")
+    with pytest.raises(FormatError, match="table place lacks host"):
+        session.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("cause", 99), ("cause", -1), ("cause", None), ("start", 1 << 62), ("device", -1)]
+)
+def test_gaps_that_cannot_be_are_damage(name: str, value: int | None, tmp_path: Path):
+    """The last gap of a device 0 is changed."""
+    load(layers(20)).save(path := tmp_path / "net_dldb.sqlite")
+    columns = ("id", *Gaps._fields)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        ((rows, data),) = connection.execute("select rows, data from packed where source = 'gap'").fetchall()
+        cells = {key: column.to_pylist() for key, column in packed.unpack(data, columns, rows).items()}
+        cells[name][-1] = value
+        table = pa.table({key: pa.array(own, pa.int64()) for key, own in cells.items()})
+        connection.execute("update packed set data = ? where source = 'gap'", (packed.pack(table),))
+    with pytest.raises(FormatError, match="gaps that cannot be"):
+        session.load(path).report("idle")
 
 
 @pytest.mark.parametrize("name", ["attention.sqlite", "two_streams.pt.trace.json"])

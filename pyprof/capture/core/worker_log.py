@@ -20,6 +20,7 @@ import importlib
 import inspect
 import mmap
 import os
+import re
 import struct
 import tempfile
 from collections import deque
@@ -32,6 +33,8 @@ from pyprof.capture.core.internal_errors import internal, tolerated
 
 CAPACITY = 1024  # batches of each worker
 _COUNT = struct.Struct("=q")
+# Of the function around collate_fn, in a traceback: that is to be the program's own.
+_OWN_FRAME = re.compile(rf'  File "{re.escape(__file__)}", line \d+, in \w+\n(?:    .*\n)*')
 _ITERABLE = 1  # torch.utils.data._DatasetKind.Iterable
 
 
@@ -223,10 +226,17 @@ class _Worker:
     def putting(self, put: Callable[..., Any]) -> Callable[..., Any]:
         """Follow the method that hands a batch to the thread that sends it."""
 
-        def followed(*args: Any, **kwargs: Any) -> Any:
+        def followed(item: Any, *args: Any, **kwargs: Any) -> Any:
             self._waiting.append(self._batch)
             self._batch = None
-            return put(*args, **kwargs)
+            try:
+                if type(item) is tuple and hasattr(
+                    item[1], "exc_msg"
+                ):  # an error, with its traceback as text
+                    item[1].exc_msg = _OWN_FRAME.sub("", item[1].exc_msg)
+            except internal():
+                pass
+            return put(item, *args, **kwargs)
 
         return followed
 

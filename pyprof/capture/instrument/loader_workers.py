@@ -187,7 +187,6 @@ def install(registry: Registry) -> None:
     registry.replace(worker, "_worker_loop", _WorkerLoop(worker._worker_loop))
     registry.replace(pin_memory, "_pin_memory_loop", _pinning(pin_memory._pin_memory_loop))
     registry.replace(iterator, "__init__", _starting_workers(iterator.__init__))
-    registry.replace(iterator, "_next_data", _waiting(iterator._next_data))
 
 
 def _starting_workers(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -225,23 +224,13 @@ def forget_gone() -> None:
         followed[:] = [one for one in followed if not one.is_gone]
 
 
-def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def _next_data(self: Any) -> Any:
-        if not recorder.keeping:
-            return original(self)
-        start = time_ns()
-        batch = original(self)
-        safely(_received, self, start, time_ns())
-        return batch
-
-    return _next_data
-
-
-def _received(iterator: Any, start: int, end: int) -> None:
-    one = vars(iterator).get("_pyprof_loader")
-    if one is not None and getattr(iterator, "_in_order", True):  # else its number is not known
-        one.received(Wait(iterator._rcvd_idx - 1, start, end))
+def begin_wait(iterator: Any) -> Callable[[], None] | None:
+    """Note that a loop begins to wait for a batch of an iterator. Return what is to be called when it has it; None for
+    an iterator without workers, or without an order in which the number of the batch is known."""
+    one, start = vars(iterator).get("_pyprof_loader"), time_ns()
+    if one is None or not getattr(iterator, "_in_order", True):
+        return None
+    return lambda: one.received(Wait(iterator._rcvd_idx - 1, start, time_ns()))
 
 
 def _pinning(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyprof.capture.core.torch_internals import part
-from pyprof.capture.instrument import optimizers, seen_objects
+from pyprof.capture.instrument import loader_workers, optimizers, seen_objects
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.instrument.user_ranges import begin, end, mark, on_loader_next, pop, push, safely
@@ -132,10 +132,16 @@ def _install_record_function(registry: Registry) -> None:
                     follow(iterator)
                 if recorder.active:
                     seen_objects.note_loader(iterator)
+                    self._pyprof_wait = loader_workers.begin_wait(iterator)
             push(name, "record_function")
             self._pyprof_open = True
 
-    _follow_class(registry, torch.autograd.profiler.record_function, opened, optimizers.ends)
+    def closed(self: Any) -> None:
+        optimizers.ends(self)
+        if end_wait := self.__dict__.pop("_pyprof_wait", None):
+            end_wait()
+
+    _follow_class(registry, torch.autograd.profiler.record_function, opened, closed)
 
 
 def _follow_class(
@@ -159,6 +165,8 @@ def _follow_class(
 
     @functools.wraps(leave)
     def __exit__(self: Any, *error: Any) -> Any:
+        if error and error[0] is not None:
+            self.__dict__.pop("_pyprof_wait", None)  # the loop did not get its batch
         try:
             return leave(self, *error)
         finally:
