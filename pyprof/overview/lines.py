@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from pyprof.facts.source import Source
 from pyprof.overview.figures import Figures, Row
 from pyprof.reports import every, headline
-from pyprof.reports.headline import PHASES, Best, Step
+from pyprof.reports.headline import OPPORTUNITY, PHASES, Best, Step
 from pyprof.store import fleet_folder
 from pyprof.terminal import visible
 from pyprof.units import duration
@@ -283,14 +283,14 @@ def _explained(part: float | None) -> str:
 
 
 def finding_text(overview: Figures, best: Best | None, encoding: str = "utf-8") -> str:
-    """Return the sentence about a finding, and its saving. One whose saving is a bound is an opportunity."""
+    """Return the sentence about a finding, and its saving."""
     if best is None:
         return f"Finding: none ({overview.evaluated} rules could be evaluated)."
-    what, at_most = ("Opportunity", "up to ") if best.bound else ("Finding", "")
+    at_most = "up to " if best.kind == OPPORTUNITY else ""
     saves = "" if best.saving is None else f" (could save {at_most}{duration(best.saving)}{_per(overview)}"
     if saves:
         saves += ")" if best.share is None else f", {best.share:.1f} %)"
-    return f"{what}{saves}: {visible(best.problem, encoding)}"
+    return f"{best.kind}{saves}: {visible(best.problem, encoding)}"
 
 
 def short_paths(text: str, encoding: str = "utf-8") -> str:

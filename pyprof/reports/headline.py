@@ -69,16 +69,20 @@ class Step(NamedTuple):
         )
 
 
+FINDING, OPPORTUNITY, NOTE = "Finding", "Opportunity", "Note"
+
+
 class Best(NamedTuple):
     """A finding of the rules; `saving` per step, `share` of the time that rules examine. `names_rank`: whether it is
-    about the rank for which the others wait. `advice`: what to do about it; `bound`: the saving is one at most."""
+    about the rank for which the others wait. `advice`: what to do about it; `kind`: a FINDING, an OPPORTUNITY, whose
+    saving is a bound, or a NOTE on the measurement."""
 
     problem: str
     saving: float | None
     share: float | None
     names_rank: bool = False
     advice: str = ""
-    bound: bool = False
+    kind: str = FINDING
 
 
 def headline(step: Step, best: Best | None, late: str = "") -> str:
@@ -108,7 +112,7 @@ def headline(step: Step, best: Best | None, late: str = "") -> str:
         if best.saving is not None:
             per = "" if step.number is None else " a step"
             of = "" if best.share is None else f" ({best.share:.1f} %)"
-            text += f" This could save {'up to ' if best.bound else ''}{duration(best.saving)}{per}{of}."
+            text += f" This could save {'up to ' if best.kind == OPPORTUNITY else ''}{duration(best.saving)}{per}{of}."
     return f"{text} {late}".rstrip()
 
 
@@ -298,11 +302,12 @@ def findings(outcomes: list[Outcome], run: Run) -> list[Best]:
     """Return the first findings of the rules, at most three. After the first, notes on the measurement are left out."""
     launches, every = run.missing_launches
     if launches and launches >= limit("R38.launches") * every:
-        return [Best(missing_work(launches, every), None, None)]
+        return [Best(missing_work(launches, every), None, None, kind=NOTE)]
     out: list[Best] = []
     for rule, finding, _, part in outcomes:
         if finding is not None and not (out and rule.id in NOTES):
             saving = None if finding.saving is None else finding.saving / max(run.steps, 1)
             problem = finding.problem.removesuffix(NOT_CUT)
-            out.append(Best(problem, saving, part, rule.id == "R30", finding.advice, rule.id in BOUNDS))
+            kind = OPPORTUNITY if rule.id in BOUNDS else NOTE if rule.id in NOTES else FINDING
+            out.append(Best(problem, saving, part, rule.id == "R30", finding.advice, kind))
     return out[:_SHOWN]

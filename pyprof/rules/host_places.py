@@ -106,7 +106,9 @@ def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
     times = work.times(thread, start, end)
     low, waited = (times[name].to_numpy(np.int64) for name in ("low", "time"))
     waited = waited - activity.paused.within(low, low + waited)
-    within = [one.within(low, low + waited) for one in (activity.dataloader, _collectives(run, sample))]
+    within = [
+        one.within(low, low + waited) for one in (activity.dataloader, collectives_on_host(run, sample))
+    ]
     engine = np.isin(times["function"], list(texts_like(run, _ENGINE)))
     owner = thread[times["stretch"].to_numpy(np.int64)]
     called = (times["operator"] >= 0) & work.in_function(owner, low)
@@ -209,7 +211,7 @@ def collections(run: Run, sample: Sample) -> Union:
     return _ranges_within(run, sample, _COLLECTIONS)
 
 
-def _collectives(run: Run, sample: Sample) -> Union:
+def collectives_on_host(run: Run, sample: Sample) -> Union:
     """Return the collectives of a sample that run on the CPU."""
     return _ranges_within(run, sample, COLLECTIVES)
 

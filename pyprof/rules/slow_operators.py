@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that few of the ranks on CPUs spend much more time in than the others, which wait for them."""
+"""Waits of ranks on CPUs: for an operator that few of them spend much more time in; of one rank, for others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from pyprof.facts.host_work import main_thread
 from pyprof.rules import Finding
-from pyprof.rules.host_places import COLLECTIVES, texts_like
+from pyprof.rules.host_places import COLLECTIVES, collectives_on_host, ranges_with, texts_like
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.units import percent
@@ -22,9 +23,12 @@ _COMMUNICATION = r"^(?:c10d::|gloo:|mpi:)"
 
 def slow_operators(run: Run) -> Finding | None:
     """Return a finding about the operator that few of the ranks spend most time in beyond the median rank's, if that is
-    much of a step; None if the ranks have no collectives. Its saving is that time."""
-    if len(run.samples) < 2 or not texts_like(run, COLLECTIVES):
+    much of a step; None if the ranks have no collectives. Its saving is that time. Of one rank alone it is that it
+    waits."""
+    if not texts_like(run, COLLECTIVES):
         return None
+    if len(run.samples) < 2:
+        return _waits_alone(run)
     table = _times(run)
     if not len(table):
         return None
@@ -44,6 +48,29 @@ def slow_operators(run: Run) -> Finding | None:
         time,
         run.top(table, "more", operator="name", source="source", time_ns="most", median_rank_ns="usual"),
         "A step gets shorter, and the collectives of the other ranks with it.",
+    )
+
+
+def _waits_alone(run: Run) -> Finding | None:
+    """Return a finding about the time of one rank in collectives in which it runs nothing else."""
+    (sample,) = run.samples
+    activity = run.source.activity(sample.worker)
+    busy = run.host_work(sample.worker).busy(main_thread(run.store, sample.worker)).with_(activity.paused)
+    apart = collectives_on_host(run, sample)
+    time = run.scaled(len(apart) - len(apart.both(busy)))
+    if run.share(time) <= limit("R30.share"):
+        return None
+    texts = texts_like(run, COLLECTIVES)
+    called = ranges_with(run, texts, sample.worker, sample.start, sample.end)["text"]
+    named = sorted(texts[code] for code in np.unique(called).tolist())
+    return run.finding(
+        f"The program waits {run.time(time)}, {percent(run.share(time))} of the time, for collectives "
+        f"({', '.join(named[:2])}{' ...' if len(named) > 2 else ''}) and runs nothing else. One rank's recording "
+        "does not tell whether another rank comes late or the transfer takes so long.",
+        "Read the recordings of all ranks together: pyprof report FOLDER.",
+        None,
+        [{"collectives": ", ".join(named), "time_ns": time}],
+        "A step gets shorter, and the wait with it.",
     )
 
 

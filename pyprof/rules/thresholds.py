@@ -112,6 +112,8 @@ LIMITS = {
     "R51.share": Limit(0.02, "", "share of the gradient's other rows, and of the optimizer for them"),
     "R52.share": Limit(0.03, "", "share of computations forward that no backward follows"),
     "R53.share": Limit(0.03, "", "share of what is computed again"),
+    "R56.turns": Limit(16, "turns", "of a Python loop in a step, at least"),
+    "R56.share": Limit(0.05, "", "share that a Python loop's turns beyond one cost"),
     "R55.bytes": Limit(100_000, "bytes per step", "that stay in use, at least: 10 GB in 100,000 steps"),
     "R55.steps": Limit(8, "steps", "in a row, at least: the first half is compared with the end"),
     "R54.share": Limit(0.05, "", "share of operators that copy tensors"),

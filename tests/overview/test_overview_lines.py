@@ -141,7 +141,11 @@ def test_the_first_three_findings_have_their_advice():
     """One whose saving is a bound is an opportunity."""
     first, second, third = (
         Best(
-            f"Work {number} is slow.", 4e5 / number, 40 / number, advice=f"Drop {number}.", bound=number == 3
+            f"Work {number} is slow.",
+            4e5 / number,
+            40 / number,
+            advice=f"Drop {number}.",
+            kind="Opportunity" if number == 3 else "Finding",
         )
         for number in (1, 2, 3)
     )

@@ -67,6 +67,13 @@ def on_cpu(count: int, time: int, **facts: str | None) -> Small:
     return made
 
 
+def one_pass() -> Small:
+    """One linear layer, and no steps."""
+    once = Small(gpu=None, steps=0, meta=on_cpu(1, 600_000).meta)
+    once.cpu("aten::addmm", 0, 600_000, once.op("linear", 0, 600_000, dtype="float32", eligible=True))
+    return once
+
+
 SHAPES = "(64, 1024); (1024, 1024)"
 
 
@@ -646,6 +653,11 @@ CASES = {
         lambda: keeping(100_000), None, lambda: keeping(99_999), lambda: trained(0),
         lambda: keeping(100_000, freed=True),
     ),
+    # 32 turns of 4 us and 6 us of Python after each but the last are 314 us, those of one turn a 32nd.
+    "R56": Case(
+        lambda: looping(32), 10 * 314_000 * 31 // 32, lambda: looping(15), one_pass,
+        lambda: looping(32, modules=True),
+    ),
     # 800 us more in one of ten steps are 80 us a step, of the nine others.
     "R49": Case(
         lambda: working(400_000), 10 * 400_000, lambda: working(199_000),
@@ -872,6 +884,89 @@ def beside(type_: str, time: int) -> Small:
         made.cpu("aten::mm", t, 400_000, made.op("linear", t, t + 400_000))
         made.op(type_, t + 500_000, t + 500_000 + time)
     return made
+
+
+def looping(turns: int, time: int = 4_000, modules: bool = False, **more: int) -> Small:
+    """A loop on line 3 of a program whose layer is on line 1: 6 us of Python between the turns."""
+    made = Small(gpu=None)
+    for t in made.each():
+        made.cpu("aten::mm", t, 400_000, made.op("linear", t, t + 400_000))
+        for turn in range(turns):
+            start, module = t + 500_000 + turn * (time + 6_000), f"layers.{turn}" if modules else None
+            made.cpu(
+                "aten::mul", start, time, made.op("mul", start, start + time, line=3, module=module, **more)
+            )
+    return made
+
+
+def test_a_loop_is_named_by_its_lines() -> None:
+    """16 turns, each of a product on line 3 and a sum on line 5, of 5 us and 2 us after each: 222 us."""
+    made = looping(0)
+    for t in made.each():
+        for start in range(t + 500_000, t + 724_000, 14_000):
+            for line, at in ((3, start), (5, start + 7_000)):
+                made.cpu("aten::mul", at, 5_000, made.op("mul", at, at + 5_000, line=line))
+    found = outcome("R56", made).finding
+    assert found is not None
+    assert found.problem == (
+        "train.py:3 to 5 runs 16 turns of a loop over short operators: 32 calls of operators a step take 222 us a "
+        "step, 22.2 % of the time."
+    )
+
+
+def test_the_work_in_a_loop_is_not_saved() -> None:
+    """Of 16 turns of 20 us each 5 us are the call, and the 6 us between two are Python: 170 us, less a 16th."""
+    found = outcome("R56", looping(16, 20_000)).finding
+    assert found is not None
+    assert found.saving == 10 * 170_000 * 15 // 16
+
+
+def test_a_loop_of_the_optimizer_is_none_of_the_program() -> None:
+    assert outcome("R56", looping(32, phase=3, direction=2))[1:3] == (None, None)
+
+
+def test_a_backward_in_python_is_a_loop() -> None:
+    """One call of 400 us runs 100 products and 100 sums: 100 turns, of which 99 are saved."""
+    made = Small(gpu=None)
+    for t in made.each():
+        op = made.op("swish.apply", t, t + 400_000, direction=1, phase=1)
+        for start in range(t, t + 400_000, 4_000):
+            made.cpu("aten::mul", start, 2_000, op)
+            made.cpu("aten::add", start + 2_000, 2_000, op)
+    found = outcome("R56", made).finding
+    assert found is not None
+    assert found.problem.startswith("The backward of swish.apply (train.py:1) runs 100 turns of a loop")
+    assert found.saving == 10 * 400_000 * 99 // 100
+
+
+def test_a_recurrent_cell_saves_nobody_knows_how_much() -> None:
+    made = Small(gpu=None)
+    for t in made.each():
+        for start in range(t, t + 400_000, 10_000):
+            made.cpu("aten::mul", start, 10_000, made.op("lstm_cell", start, start + 10_000))
+    found = outcome("R56", made).finding
+    assert found is not None
+    assert found.saving is None
+    assert found.advice.startswith("Call torch.nn.LSTM for the whole sequence in place of LSTMCell")
+
+
+def test_one_rank_alone_says_that_it_waits() -> None:
+    """The last of ten steps has no operator after it, and its wait counts too."""
+    found = outcome("R30", alone(300_000, function=False, wait="gloo:all_reduce")).finding
+    assert found is not None
+    assert found.saving is None
+    assert found.problem == (
+        "The program waits 300 us a step, 30.0 % of the time, for collectives (gloo:all_reduce) and runs nothing else. "
+        "One rank's recording does not tell whether another rank comes late or the transfer takes so long."
+    )
+    for made in (alone(300_000, function=False), alone(20_000, function=False, wait="gloo:all_reduce")):
+        assert outcome("R30", made)[1:3] == (None, None)
+
+
+def test_short_operators_of_one_loop_are_told_once() -> None:
+    """The loop is all that R46 is about."""
+    assert {"R46", "R56"} & set(fired(on_cpu(40, 15_000))) == {"R56"}
+    assert outcome("R46", on_cpu(40, 15_000)).finding
 
 
 def doubles(time: int, dtype: str = "float64") -> Small:
@@ -1133,9 +1228,7 @@ def test_rules_about_cpus_are_silent_where_a_gpu_works(rule: str) -> None:
 
 def test_what_one_pass_would_save_is_unknown() -> None:
     """It has the warm-up in it; a run of steps has the bound of the case."""
-    once = Small(gpu=None, steps=0, meta=on_cpu(1, 600_000).meta)
-    once.cpu("aten::addmm", 0, 600_000, once.op("linear", 0, 600_000, dtype="float32", eligible=True))
-    problem = outcome("R44", once).finding
+    problem = outcome("R44", one_pass()).finding
     assert problem is not None
     assert problem.saving is None
     assert "with its warm-up" in problem.advice
@@ -1255,6 +1348,7 @@ def test_rules_about_gpus_say_that_a_recording_has_none():
         "R53",
         "R54",
         "R55",
+        "R56",
     }
 
 

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule about Python loops over short operators."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyprof.facts.partition import Union
+from pyprof.intervals import groups
+from pyprof.model import OPTIMIZER
+from pyprof.rules import Finding, Rows, rule
+from pyprof.rules.context import Run
+from pyprof.rules.event_sample import Sample
+from pyprof.rules.thresholds import limit
+from pyprof.units import percent
+
+_PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+)")
+_OF_CALL = ["thread", "frames", "type", "module", "direction"]  # equal in each turn of a loop
+_COLUMNS = ["place", "turns", "operator", "calls", "time", "saving"]
+_MOST = 0.8  # of a loop: an operator that is called for so much of it is called once a turn
+# Cells, and the modules that run them over a sequence.
+_WHOLE = {"lstm_cell": "LSTM", "gru_cell": "GRU", "rnn_tanh_cell": "RNN", "rnn_relu_cell": "RNN"}
+
+
+@rule("R56", "python_loop", rows=Rows("source_line", "Source lines"))
+def python_loop(run: Run) -> Finding | None:
+    """Nothing runs on a GPU, and a line of the program calls the same operator of the same module again and again in a
+    step, so that much of the time goes to calling operators and to Python between them; or a custom autograd function
+    does so, whose own lines are not recorded. Loops of the optimizer and of the data loader have rules of their own
+    (R21, R09). The saving is that of one turn in place of all: of operators at most 5 us each, of the work in them
+    nothing; of the time between them what is shorter than R49 counts. It is unknown for cells of recurrent networks:
+    one call over the sequence runs their operators too.
+
+    Fires: a model called for each of 64 samples; LSTMCell for each of 200 time steps; an accuracy worked out row by
+    row; a backward that loops over slices.
+    Silent: 12 layers in a loop, which are different modules; a loop over products that take 1 ms each; inference
+    without steps.
+    """
+    if not run.on_cpu:
+        return None
+    run.need_steps()
+    by_step = pd.concat([_in_lines(run, sample) for sample in run.samples])
+    sums = by_step.groupby("place", as_index=False).agg(
+        steps=("time", "size"), turns=("turns", "median"), operator=("operator", "first"), calls=("calls", "sum"),
+        time=("time", "sum"), saving=("saving", "sum"),
+    )  # fmt: skip
+    sums = pd.concat([sums[2 * sums["steps"] >= run.sampled_steps], _in_functions(run)], ignore_index=True)
+    cell = sums["operator"].isin(list(_WHOLE))
+    part = sums["time"].where(cell, sums["saving"]).map(lambda time: run.share(run.scaled(time)))
+    sums["saving"] = sums["saving"].where(~cell)
+    sums = sums[part > np.where(cell, limit("R46.share"), limit("R56.share"))]
+    if not len(sums):
+        return None
+    first = run.top(
+        sums, "saving", place="place", operator="operator", turns="turns", calls="calls", time_ns="time",
+        saving_ns="saving",
+    )  # fmt: skip
+    worst = first[0]
+    each, time = worst["calls"] / max(run.sampled_steps * run.workers, 1), run.scaled(worst["time_ns"])
+    whole = _WHOLE.get(worst["operator"])
+    return run.finding(
+        f"{worst['place']} runs {worst['turns']:,.0f} turns of a loop over short operators: {each:,.0f} calls of "
+        f"operators{run.per_step} take {run.time(time)}, {percent(run.share(time))} of the time.",
+        f"Call torch.nn.{whole} for the whole sequence in place of {whole}Cell for each step of it, which saves the "
+        "Python in between; a larger batch, or shorter sequences, make each turn worth more."
+        if whole
+        else "Replace the loop by operators over the whole tensor: a batch, an index or mask, torch.where, torch.vmap, "
+        "torch._foreach_* for lists of tensors. Where a turn needs the one before, compile the function around the "
+        "loop with torch.compile.",
+        None if whole else run.scaled(worst["saving_ns"]),
+        first,
+        "The line has a few calls a step in the report source_line.",
+    )
+
+
+def _in_functions(run: Run) -> pd.DataFrame:
+    """Return the custom autograd functions that run many short operators in a call: _COLUMNS, of the sample."""
+    ops, part = run.ops, run.sampled_steps / max(run.steps, 1)
+    kinds = run.operator_events.groupby("operator")["name"].nunique()
+    ops = ops[ops["type"].fillna("").str.endswith(".apply") & (ops["calls"] > 0)]
+    ops = ops.assign(turns=ops["kernels"] / ops["calls"] / ops["operator"].map(kinds).fillna(1))
+    ops = ops[ops["turns"] >= limit("R56.turns")]
+    way = np.where(ops["direction"] == 1, "backward", "forward")
+    short = np.minimum(ops["cpu_ns"], ops["kernels"] * limit("R46.event"))
+    return pd.DataFrame({
+        "place": [f"The {each} of {name} ({line})" for each, name, line in zip(way, ops["type"], ops["source"])],
+        "turns": ops["turns"], "operator": ops["type"], "calls": ops["kernels"] * part, "time": ops["cpu_ns"] * part,
+        "saving": short * part * (1 - 1 / ops["turns"]),
+    })  # fmt: skip
+
+
+def _in_lines(run: Run, sample: Sample) -> pd.DataFrame:
+    """Return the loops of each step of a sample."""
+    calls = _calls(run, sample)
+    keys = ["step", *_OF_CALL]
+    same = calls.groupby(keys, dropna=False, sort=False)
+    calls["count"] = same["start"].transform("size")
+    calls = calls.assign(next=same["start"].shift(-1))
+    often = calls[calls["count"] >= limit("R56.turns")].copy()
+    gap = often["next"] - often["start"]
+    usual = gap.groupby([often[key] for key in keys], dropna=False, sort=False).transform("median")
+    goes_on = gap <= 8 * usual + limit("R49.length")
+    often["until"] = often["next"].where(goes_on, often["end"]).astype(np.int64)
+    rows = []
+    for thread, repeated in often.groupby("thread", sort=False):
+        union = Union(repeated["start"].to_numpy(), repeated["until"].to_numpy())
+        rows += _sums(calls[calls["thread"] == thread], repeated, union)
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _calls(run: Run, sample: Sample) -> pd.DataFrame:
+    """Return the calls of operators with a line, outside of the optimizer and of the data loader, by start."""
+    first, last = next(
+        (row[5], row[6]) for row in run.ids if row[0] == sample.worker and row[1] == sample.start
+    )
+    columns = run.store.columns(
+        f"""select thread, operator, start_ns as start, end_ns as end, cpu_ns as cpu, kernels from op
+            where id >= {first} and id < {last} and start_ns < {sample.end} and cpu_ns is not null order by id"""
+    )
+    calls = pd.DataFrame({name: column.values for name, column in columns.items()})
+    loading = run.source.activity(sample.worker).dataloader
+    calls = calls[~loading.covers(calls["start"].to_numpy(), calls["end"].to_numpy())]
+    calls = calls.join(run.operators[[*_OF_CALL[1:], "phase", "unassociated"]], on="operator")
+    calls = calls[
+        (calls["phase"] != OPTIMIZER) & (calls["unassociated"] == 0) & calls["frames"].fillna("").ne("")
+    ]
+    begins = run.store.rows(
+        "select host_start_ns from iteration where iteration_set = ? and worker = ? order by host_start_ns",
+        (run.source.aggregation.iteration_set, sample.worker),
+    )
+    step = np.searchsorted([begin for (begin,) in begins], calls["start"].to_numpy(), side="right")
+    return calls.assign(step=step).sort_values("start", kind="stable")
+
+
+def _sums(calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union) -> list[tuple[Any, ...]]:
+    """Return the loops of a thread: _COLUMNS. `calls`: all of it; `repeated`: those that make the loops."""
+    start, end, kernels, cpu = (calls[name].to_numpy(np.int64) for name in ("start", "end", "kernels", "cpu"))
+    reached = np.maximum.accumulate(end)
+    between = np.r_[0, np.maximum(start[1:] - reached[:-1], 0)]
+    at = np.searchsorted(loops.start, start, side="right") - 1
+    inside = (at >= 0) & (start < loops.end[at])
+    first = np.r_[True, at[1:] != at[:-1]]
+    idle = np.where(first | (between >= limit("R49.length")), 0, between)
+    cost = idle + np.minimum(cpu, np.maximum(kernels, 1) * limit("R46.event"))
+    costs, sizes = (np.bincount(at[inside], weights) for weights in (cost[inside], None))
+    rows = []
+    numbers = np.searchsorted(loops.start, repeated["start"].to_numpy(np.int64), side="right") - 1
+    for number, own in groups(numbers):
+        calls = repeated.iloc[own]
+        by = calls.assign(time=calls["until"] - calls["start"]).groupby(_OF_CALL, dropna=False)
+        covered, count = by["time"].sum(), by["count"].first()
+        turns = int(count[covered >= _MOST * covered.max()].min())
+        length = int(loops.end[number] - loops.start[number])
+        saving = min(costs[number] * (1 - 1 / turns), length)
+        operator = calls.groupby("type")["cpu"].sum().idxmax()
+        rows.append((_named(set(calls["frames"])), turns, operator, int(sizes[number]), length, saving))
+    return rows
+
+
+def _named(stacks: set[str]) -> str:
+    """Return the lines of a loop, from the call stacks of what it calls.
+
+    >>> _named({"train.py:9", "train.py:11"})
+    'train.py:9 to 11'
+    >>> _named({"train.py:9\\nnet.py:3", "train.py:9\\nnet.py:4\\nnet.py:30"})
+    'net.py:3 to 4'
+    >>> _named({"train.py:9\\nnet.py:3", "train.py:9\\nloss.py:4"})
+    'train.py:9'
+    """
+    frames = [stack.split("\n") for stack in sorted(stacks)]
+    depth = 0
+    while all(len(one) > depth for one in frames) and len({one[depth] for one in frames}) == 1:
+        depth += 1
+    if all(len(one) > depth for one in frames):
+        places = [_PLACE.fullmatch(one[depth]) for one in frames]
+        files = {place["file"] if place else None for place in places}
+        if len(files) == 1 and None not in files:
+            lines = sorted({int(place["line"]) for place in places if place})
+            return f"{files.pop()}:{lines[0]} to {lines[-1]}"
+    return frames[0][depth - 1] if depth else frames[0][0]
