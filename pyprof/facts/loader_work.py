@@ -107,15 +107,15 @@ def _added(parts: list[Work]) -> Work:
     return max(parts, key=lambda one: one.slowest_ns or -1)._replace(**totals)
 
 
-def enough(work_ns: int, cpu_ns: int, own_ns: int, processors: int) -> Enough:
-    """Return how many workers would do for a loop that takes `own_ns` without its waits, at least; `cpu_ns`: of the
-    work, which all workers share `processors` for.
+def enough(work_ns: int, cpu_ns: int, own_ns: int, processors: float, threads: int = 1) -> Enough:
+    """Return how many workers would do for a loop that takes `own_ns` without its waits, on `threads` processors, at
+    least; `cpu_ns`: of the work, which shares all `processors` with the loop.
 
     >>> enough(work_ns=900, cpu_ns=90, own_ns=200, processors=2)
     Enough(workers=5, time_ns=200, by_cpu=False)
     >>> enough(work_ns=900, cpu_ns=800, own_ns=200, processors=2)
-    Enough(workers=3, time_ns=400, by_cpu=True)
+    Enough(workers=2, time_ns=500, by_cpu=True)
     """
-    least = ceil(cpu_ns / max(processors, 1))
+    least = ceil((cpu_ns + own_ns * min(threads, processors)) / max(processors, 1))
     time = max(own_ns, least, 1)
     return Enough(max(ceil(work_ns / time), 1), time, least > own_ns)

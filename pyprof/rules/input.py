@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +33,8 @@ def dataloader_bound(run: Run) -> Finding | None:
     """The loop waits for its DataLoader while the GPU does nothing, although the loader has workers (without workers:
     R09). Where the work of its workers was recorded: their time for a batch by stage, and the number of workers with
     which batches would be ready, which is their work for the batches of a step, divided by the step without its waits.
-    No more are advised than the processors carry: a step cannot be shorter than the CPU time of that work on all
-    processors but one. The saving is then what the step would be shorter with that number.
+    No more are advised than the processors carry: a step cannot be shorter than the CPU time of that work and of the
+    loop itself on all processors. The saving is then what the step would be shorter with that number.
 
     Fires: 15 ms of each step of 100 ms in the DataLoader's next, the GPU idle, 4 workers.
     Silent: the same wait while kernels still run; 5 ms of 100 ms; a loader without workers.
@@ -116,13 +117,17 @@ def _workers_work(run: Run) -> _Workers | None:
     stages.sort(key=lambda stage: -stage.batch_ns)
     usable = run.facts.get("cpu.usable", "")
     hosts = [row[0] for row in run.store.rows("select host from worker")]
-    processors = int(usable) // max(Counter(hosts).values()) - 1 if usable.isdigit() else work.batches
+    processors = int(usable) / max(Counter(hosts).values()) if usable.isdigit() else inf
+    threads = run.facts.get("threads.intraop", "") if run.on_cpu else ""
     enough = loader_work.enough(
         work.total_ns // run.workers,
         work.cpu_ns // run.workers,
         run.wall - run.loading,
         processors,
+        int(threads) if threads.isdigit() else 1,
     )
+    if enough.time_ns >= run.wall:  # the processors are busy already
+        enough = enough._replace(workers=int(workers))
     return _Workers(work, int(workers), stages, enough)
 
 

@@ -20,6 +20,7 @@ from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
 from pyprof.rules.host_places import collections, ranges_with, sums_by_place, texts_like
 from pyprof.rules.thresholds import limit
+from pyprof.store.ids import first_id
 from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
 from pyprof.units import duration, percent
 
@@ -161,7 +162,8 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
 @rule("R35", "recompiles")
 def recompiles(run: Run) -> Finding | None:
     """torch.compile compiles again after the first iteration, or breaks the graph in every step. This rule looks at all
-    iterations of the aggregation: those that compile are not steady.
+    iterations of the aggregation: those that compile are not steady. The saving is the time of compilations in steady
+    ones, unknown where there is none.
 
     Fires: two compilations after the first iteration; one function a step that resumes after a graph break.
     Silent: compilations only in the first iteration; one later.
@@ -172,8 +174,6 @@ def recompiles(run: Run) -> Finding | None:
         )
     run.need_steps()
     compiling, resumed = texts_like(run, _COMPILATIONS), texts_like(run, (_RESUMED,))
-    if not compiling and not resumed:
-        return None
     aggregation = run.source.aggregation
     windows = run.store.rows(
         """select worker, min(host_start_ns), max(host_end_ns), count(*) from iteration
@@ -187,10 +187,9 @@ def recompiles(run: Run) -> Finding | None:
             run.source.worker,
         ),
     )
-    problems, rows = list[str](), list[dict[str, Any]]()
+    problems, rows, saving = list[str](), list[dict[str, Any]](), 0
     for worker, start, end, steps in windows:
-        ranges = ranges_with(run, compiling, worker, start, end)
-        union = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+        union = _compilations(run, compiling, worker, start, end)
         count = len(union.start)
         breaks = ranges_with(run, resumed, worker, start, end)["text"]
         if count >= limit("R35.compiles"):
@@ -203,6 +202,9 @@ def recompiles(run: Run) -> Finding | None:
             most = Counter(breaks.tolist()).most_common(3)
             rows += [{"resumed": resumed[code], "calls": calls} for code, calls in most]
         if problems:
+            saving = sum(
+                len(union.cut(begin, until)) for number, begin, until, *_ in run.ids if number == worker
+            )
             break  # other workers run the same program
     if not problems:
         return None
@@ -212,7 +214,19 @@ def recompiles(run: Run) -> Finding | None:
         "(torch.compile(dynamic=True), torch._dynamo.mark_dynamic), Python numbers as arguments (make them "
         "tensors). Graph breaks: no .item(), print or branches on data inside; torch.compile(fullgraph=True) finds "
         "them.",
-        None,
+        saving or None,
         rows,
         "No compilation after the first iteration.",
     )
+
+
+def _compilations(run: Run, texts: dict[int, str], worker: int, start: int, end: int) -> Union:
+    """Return the time that torch.compile compiles in: torch's own ranges with these texts, and PyProf's."""
+    ranges = ranges_with(run, texts, worker, start, end)
+    own = run.store.columns(
+        f"""select e.start_ns, e.end_ns from op e join operator o on o.id = e.operator
+            where o.mod = 'torch' and o.type = 'compile' and e.start_ns >= {start} and e.start_ns < {end}
+            and e.id >= {first_id(worker)} and e.id < {first_id(worker + 1)} order by e.id"""
+    )
+    begin, until = own["start_ns"].values, own["end_ns"].values
+    return Union(np.r_[ranges["start_ns"], begin], np.r_[ranges["start_ns"] + ranges["duration_ns"], until])

@@ -594,7 +594,7 @@ CASES = {
         lambda: busy(Small(), 500_000),
     ),
     "R35": Case(
-        lambda: compiling((0, 3, 5)), None, lambda: compiling((0, 3)), lambda: compiling((0, 3, 5), events=False),
+        lambda: compiling((0, 3, 5)), 2 * 120_000, lambda: compiling((0, 3)), lambda: compiling((0, 3, 5), events=False),
         lambda: compiling((0,)),
     ),
     # 100 us for 20 us of roofline: at 70 % of the roofline it would take 28.6 us.
@@ -1059,15 +1059,26 @@ def working(
 
 
 def compiling(steps: tuple[int, ...], events: bool = True) -> Small:
-    """Compilations of 20 us in some steps, one range inside another."""
+    """Compilations of 120 us in some steps, one range inside another."""
     made = busy(Small(), 500_000)
     for step, t in enumerate(made.each()):
         kind = 3 if events else 0
         made.ran("aten::mm", t, 1_000, kind)
         if step in steps:
-            made.ran("_compile.compile_inner (dynamo_timed)", t + 10_000, 20_000, kind)
-            made.ran("entire_frame_compile", t + 11_000, 18_000, kind)
+            made.ran("_compile.compile_inner (dynamo_timed)", t + 10_000, 120_000, kind)
+            made.ran("entire_frame_compile", t + 11_000, 118_000, kind)
     return made
+
+
+def test_compilations_that_pyprof_recorded_count_too() -> None:
+    made = Small(gpu=None)
+    for t in made.each():
+        made.ran("aten::mm", t, 1_000, 3)
+        made.op("compile", t + 100_000, t + 500_000)
+    found = outcome("R35", made).finding
+    assert found is not None
+    assert found.problem.startswith("torch.compile: 9 compilations after the first iteration take 3.60 ms")
+    assert found.saving == 9 * 400_000
 
 
 def parallel(text: str | None, gpus: int = 2) -> Small:
