@@ -7,6 +7,7 @@ import numpy as np
 
 from pyprof.facts.device_steps import Steps
 from pyprof.facts.gaps import ALL, CAUSES, by_cause
+from pyprof.facts.host_work import read_executions
 from pyprof.facts.partition import Union, partition
 from pyprof.facts.source import Source
 from pyprof.facts.timeline import Activity
@@ -28,6 +29,12 @@ def _phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]
     # First, while nothing else of the recording's size is in memory.
     idle = by_cause(activity, ALL, *steps.window) if source.gpu and len(steps.start) else {}
     phase, start, end = activity.phases(source.gpu)
+    if not source.gpu:  # Python in an operator, between its events, is the operator's
+        phases_of = dict(source.store.rows("select id, phase from operator"))
+        for part in read_executions(activity):
+            own = [phases_of[number] for number in part["value"].tolist()]
+            phase = np.r_[phase, np.array(own, phase.dtype)]
+            start, end = np.r_[start, part["start"]], np.r_[end, part["start"] + part["length"]]
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in PHASES.items()}
     classes["no_phase"] = Union(start, end)
     del phase, start, end

@@ -173,6 +173,25 @@ op seq=1 forward=1 MmBackward0
     assert row["other_ns"] == row["total_ns"] - sum(one.end - one.start for one in expected.values())
 
 
+def test_python_in_an_operator_is_the_operators(tmp_path):
+    """As torch.compile has it, and optimizers: 30 ns before and 20 after what torch records in the call."""
+    made = recording(f"""
+{call("torch.mm", (2, 3), (3, 4))}
+    wait 30
+    op aten::mm
+        wait 50
+    wait 20
+""")
+    row = (
+        session.load(write_capture(tmp_path / "net.sqlite", made))
+        .report("step_time", categories="phase")
+        .iloc[0]
+    )
+    (whole,) = made.ranges
+    assert row["forward_ns"] == whole.end - whole.start
+    assert row["other_ns"] == row["total_ns"] - row["forward_ns"]
+
+
 @pytest.mark.parametrize(
     ("stack", "line"),
     [

@@ -594,8 +594,8 @@ CASES = {
         lambda: busy(Small(), 500_000),
     ),
     "R35": Case(
-        lambda: compiling((0, 3, 5)), 2 * 120_000, lambda: compiling((0, 3)), lambda: compiling((0, 3, 5), events=False),
-        lambda: compiling((0,)),
+        lambda: compiling((0, 3, 5)), 2 * 120_000, lambda: compiling((0, 3)),
+        lambda: compiling((0, 3, 5), events=False), lambda: compiling((0,)),
     ),
     # 100 us for 20 us of roofline: at 70 % of the roofline it would take 28.6 us.
     "R36": Case(
