@@ -25,9 +25,9 @@ _PART_OF = {
 }
 # Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
 BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R45", "R46", "R54")
-# R46 is about all short operators; where a loop has a quarter of what they cost, that says where.
+# R46 is about all short operators; where a loop has a quarter of what they cost, or nobody knows what, that says where.
 _LOOP = ("R46", "R56")
-FAULTS = ("R30", "R34", "R45", "R52", "R55")  # before bounds also where their saving is unknown
+FAULTS = ("R30", "R34", "R45", "R52", "R55", "R56")  # before bounds also where their saving is unknown
 NOTES = ("R01", "R02", "R47")  # on the measurement: after what can be changed
 
 
@@ -55,7 +55,7 @@ def evaluate(source: Source) -> list[Outcome]:
 
 def apart(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return the outcomes with each fact in one finding: R03 is silent where a finding is about the wait that it names,
-    R46 where a loop of R56 saves a quarter of that, and a finding whose time lies within that of another says so."""
+    R46 where a loop of R56 says more, and a finding whose time lies within that of another says so."""
     every = list(outcomes)
     saving = {one.rule.id: one.finding.saving or 0 for one in every if one.finding is not None}
     out = []
@@ -70,7 +70,11 @@ def apart(outcomes: Iterable[Outcome]) -> list[Outcome]:
             wait = str(finding.evidence[0].get("cause")) if finding.evidence else ""
             finding = None if saving.keys() & set(_WAITS.get(wait, ())) else finding
         short, loop = _LOOP
-        if outcome.rule.id == short and 4 * saving.get(loop, 0) > saving.get(short, 0):
+        if (
+            outcome.rule.id == short
+            and loop in saving
+            and (4 * saving[loop] > saving.get(short, 0) or not saving[loop])
+        ):
             finding = None
         out.append(outcome._replace(finding=finding))
     return out

@@ -133,7 +133,7 @@ def checked(source: Source) -> list[Outcome]:
         "R46",
         "R54",
     }  # of peaks, or of work that may be needed
-    faults = {"R34", "R45", "R52", "R55"}  # before bounds also without a saving
+    faults = {"R30", "R34", "R45", "R52", "R55", "R56"}  # before bounds also without a saving
     savings = [
         (
             (1 if each.rule.id in faults else 3)

@@ -948,6 +948,7 @@ def test_a_recurrent_cell_saves_nobody_knows_how_much() -> None:
     assert found is not None
     assert found.saving is None
     assert found.advice.startswith("Call torch.nn.LSTM for the whole sequence in place of LSTMCell")
+    assert {"R46", "R56"} & set(fired(made)) == {"R56"}
 
 
 def test_one_rank_alone_says_that_it_waits() -> None:
