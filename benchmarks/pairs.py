@@ -37,6 +37,23 @@ text = " ".join(words * 6_000)
 def tokenize(text):
     return torch.tensor([names[word.lower()] for word in re.findall("[a-z]+", text)][:4096]).view(64, 64)
 
+class Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.relu()
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        if fault != "a loop in a backward":
+            return grad * (x > 0)
+        out = torch.empty_like(grad)
+        for row in range(len(x)):
+            for column in range(0, 512, 64):
+                part = slice(column, column + 64)
+                out[row, part] = grad[row, part] * (x[row, part] > 0)
+        return out
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -47,7 +64,12 @@ class Net(nn.Module):
         x = x + self.table(tokens).mean(1).repeat(1, 8)
         for layer in self.layers:
             x = F.relu(layer(x))
-        return self.head(x)
+        return self.head(Relu.apply(x))
+
+def forward(x, own):
+    if fault == "a loop over samples":
+        return torch.cat([net(x[row : row + 1], own[row : row + 1]) for row in range(len(x))])
+    return net(x, own)
 
 net = Net()
 data = torch.randn(64, 512)
@@ -73,7 +95,7 @@ def step(x):
     tables.zero_grad()
     if fault == "a second forward":
         net(x, own)
-    loss = F.cross_entropy(net(x, own), target)
+    loss = F.cross_entropy(forward(x, own), target)
     loss.backward()
     optimizer.step()
     tables.step()
@@ -93,7 +115,7 @@ print(right)
 """
 FAULTS = (
     "float64", "dense gradients", "an optimizer's loop", "anomaly mode", "a tokenizer in the loop", "a second forward",
-    "evaluation with graphs", "gc.collect()", "torch.save",
+    "evaluation with graphs", "gc.collect()", "torch.save", "a loop over samples", "a loop in a backward",
 )  # fmt: skip
 
 

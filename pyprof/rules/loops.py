@@ -32,7 +32,8 @@ def python_loop(run: Run) -> Finding | None:
     step, so that much of the time goes to calling operators and to Python between them; or a custom autograd function
     does so, whose own lines are not recorded. Loops of the optimizer and of the data loader have rules of their own
     (R21, R09). The saving is that of one turn in place of all: of operators at most 5 us each, of the work in them
-    nothing; of the time between them what is shorter than R49 counts. It is unknown for cells of recurrent networks:
+    nothing, but for gradients that are added up, and for products of so few rows that reading the weights takes their
+    time (R46); of the time between them what is shorter than R49 counts. It is unknown for cells of recurrent networks:
     one call over the sequence runs their operators too. Of several loops the one that takes longest is told.
 
     Fires: a model called for each of 64 samples; LSTMCell for each of 200 time steps; an accuracy worked out row by
@@ -100,20 +101,20 @@ def _in_lines(run: Run, sample: Sample) -> pd.DataFrame:
     same = calls.groupby(keys, dropna=False, sort=False)
     calls["count"] = same["start"].transform("size")
     calls = calls.assign(next=same["start"].shift(-1))
-    often = calls[calls["count"] >= limit("R56.turns")].copy()
+    often = calls[(calls["count"] >= limit("R56.turns")) & calls["frames"].fillna("").ne("")].copy()
     gap = often["next"] - often["start"]
     usual = gap.groupby([often[key] for key in keys], dropna=False, sort=False).transform("median")
     goes_on = gap <= 8 * usual + limit("R49.length")
     often["until"] = often["next"].where(goes_on, often["end"]).astype(np.int64)
-    rows = []
+    rows, known = list[tuple[Any, ...]](), dict[str, str]()
     for thread, repeated in often.groupby("thread", sort=False):
         union = Union(repeated["start"].to_numpy(), repeated["until"].to_numpy())
-        rows += _sums(calls[calls["thread"] == thread], repeated, union)
+        rows += _sums(calls[calls["thread"] == thread], repeated, union, known)
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def _calls(run: Run, sample: Sample) -> pd.DataFrame:
-    """Return the calls of operators with a line, outside of the optimizer and of the data loader, by start."""
+    """Return the calls of operators outside of the optimizer and of the data loader, by start."""
     first, last = next(
         (row[5], row[6]) for row in run.ids if row[0] == sample.worker and row[1] == sample.start
     )
@@ -124,10 +125,8 @@ def _calls(run: Run, sample: Sample) -> pd.DataFrame:
     calls = pd.DataFrame({name: column.values for name, column in columns.items()})
     loading = run.source.activity(sample.worker).dataloader
     calls = calls[~loading.covers(calls["start"].to_numpy(), calls["end"].to_numpy())]
-    calls = calls.join(run.operators[[*_OF_CALL[1:], "phase", "unassociated"]], on="operator")
-    calls = calls[
-        (calls["phase"] != OPTIMIZER) & (calls["unassociated"] == 0) & calls["frames"].fillna("").ne("")
-    ]
+    calls = calls.join(run.operators[[*_OF_CALL[1:], "params", "phase", "unassociated"]], on="operator")
+    calls = calls[(calls["phase"] != OPTIMIZER) & (calls["unassociated"] == 0)]
     begins = run.store.rows(
         "select host_start_ns from iteration where iteration_set = ? and worker = ? order by host_start_ns",
         (run.source.aggregation.iteration_set, sample.worker),
@@ -136,8 +135,11 @@ def _calls(run: Run, sample: Sample) -> pd.DataFrame:
     return calls.assign(step=step).sort_values("start", kind="stable")
 
 
-def _sums(calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union) -> list[tuple[Any, ...]]:
-    """Return the loops of a thread: _COLUMNS. `calls`: all of it; `repeated`: those that make the loops."""
+def _sums(
+    calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union, known: dict[str, str]
+) -> list[tuple[Any, ...]]:
+    """Return the loops of a thread: _COLUMNS. `calls`: all of it; `repeated`: those that make the loops; `known`: the
+    loops of call stacks, to which it adds: the backward of a loop is told by the lines of its forward."""
     start, end, kernels, cpu = (calls[name].to_numpy(np.int64) for name in ("start", "end", "kernels", "cpu"))
     reached = np.maximum.accumulate(end)
     between = np.r_[0, np.maximum(start[1:] - reached[:-1], 0)]
@@ -145,7 +147,9 @@ def _sums(calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union) -> list[tup
     inside = (at >= 0) & (start < loops.end[at])
     first = np.r_[True, at[1:] != at[:-1]]
     idle = np.where(first | (between >= limit("R49.length")), 0, between)
-    cost = idle + np.minimum(cpu, np.maximum(kernels, 1) * limit("R46.event"))
+    rows_of = calls["params"].astype(str).str.extract(r"\bM=(\d+)", expand=False).astype(float)
+    again = np.where(calls["type"] == "accumulate_grad", 1, 1 - rows_of.fillna(np.inf) / limit("R46.rows"))
+    cost = idle + np.maximum(np.minimum(cpu, np.maximum(kernels, 1) * limit("R46.event")), cpu * again)
     costs, sizes = (np.bincount(at[inside], weights) for weights in (cost[inside], None))
     rows = []
     numbers = np.searchsorted(loops.start, repeated["start"].to_numpy(np.int64), side="right") - 1
@@ -157,21 +161,29 @@ def _sums(calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union) -> list[tup
         length = int(loops.end[number] - loops.start[number])
         saving = min(costs[number] * (1 - 1 / turns), length)
         operator = calls.groupby("type")["cpu"].sum().idxmax()
-        rows.append((_named(set(calls["frames"])), turns, operator, int(sizes[number]), length, saving))
+        stacks = sorted(set(calls["frames"]))
+        name = (
+            next((known[one] for one in stacks if one in known), "")
+            if (calls["direction"] == 1).all()
+            else ""
+        )
+        name = name or _named(stacks)
+        known |= {one: known.get(one, name) for one in stacks}
+        rows.append((name, turns, operator, int(sizes[number]), length, saving))
     return rows
 
 
-def _named(stacks: set[str]) -> str:
+def _named(stacks: list[str]) -> str:
     """Return the lines of a loop, from the call stacks of what it calls.
 
-    >>> _named({"train.py:9", "train.py:11"})
+    >>> _named(["train.py:9", "train.py:11"])
     'train.py:9 to 11'
-    >>> _named({"train.py:9\\nnet.py:3", "train.py:9\\nnet.py:4\\nnet.py:30"})
+    >>> _named(["train.py:9\\nnet.py:3", "train.py:9\\nnet.py:4\\nnet.py:30"])
     'net.py:3 to 4'
-    >>> _named({"train.py:9\\nnet.py:3", "train.py:9\\nloss.py:4"})
+    >>> _named(["train.py:9\\nnet.py:3", "train.py:9\\nloss.py:4"])
     'train.py:9'
     """
-    frames = [stack.split("\n") for stack in sorted(stacks)]
+    frames = [stack.split("\n") for stack in stacks]
     depth = 0
     while all(len(one) > depth for one in frames) and len({one[depth] for one in frames}) == 1:
         depth += 1

@@ -914,6 +914,29 @@ def test_a_loop_is_named_by_its_lines() -> None:
     )
 
 
+def test_a_loop_over_samples_saves_the_weights_that_each_reads() -> None:
+    """16 turns, each an index of 2 us and a product of one row of 10 us, and as long a product backward, and a gradient
+    of 5 us that is added up. 15 of 16 turns are saved: of the products all but what a 16th row takes."""
+    made, about = looping(0), {"params": "M=1,N=64,K=64,float32", "module": "net"}
+    for t in made.each():
+        for turn in range(16):
+            start, back = t + 410_000 + turn * 12_000, t + 620_000 + turn * 15_000
+            made.cpu("aten::select", start, 2_000, made.op("getitem", start, start + 2_000, line=3))
+            op = made.op("linear", start + 2_000, start + 12_000, line=3, **about)  # type: ignore[arg-type]
+            made.cpu("aten::addmm", start + 2_000, 10_000, op)
+            op = made.op("linear", back, back + 10_000, line=3, direction=1, phase=1, **about)  # type: ignore[arg-type]
+            made.cpu("aten::mm", back, 10_000, op)
+            op = made.op("accumulate_grad", back + 10_000, back + 15_000, line=0, direction=1, phase=1)
+            made.cpu("aten::add_", back + 10_000, 5_000, op)
+    found = outcome("R56", made).finding
+    assert found is not None
+    assert found.problem.startswith(
+        "train.py:3 runs 16 turns of a loop over short operators: 64 calls of operators"
+    )
+    forward, backward = 2_000 + 10_000 * 15 // 16, 10_000 * 15 // 16 + 5_000
+    assert found.saving == 10 * 15 * (forward + backward)
+
+
 def test_the_work_in_a_loop_is_not_saved() -> None:
     """Of 16 turns of 20 us each 5 us are the call, and the 6 us between two are Python: 170 us, less a 16th."""
     found = outcome("R56", looping(16, 20_000)).finding
