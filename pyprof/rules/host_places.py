@@ -55,7 +55,8 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
     """Return the places of such stretches, the longest first: `place`, `known`, `waits`, `time` in ns of the window,
     and `few`. The time is the mean over the workers; where few of them are in a place, these are named, and it is what
     they take more than the median worker, since the others wait for them. A place is left out unless a worker is in it
-    in half of the steps, and where it is not known, stretches count as their lower quartile: the rest may be noise."""
+    in half of the steps, and where it is not known, a worker's stretches count as their lower quartile: the rest may be
+    noise."""
     own = run.host_stretches[run.host_stretches["collects"] == collects]
     names = dict(run.store.rows("select id, name from worker"))
     rows = []
@@ -66,7 +67,7 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
             continue
         sums = by_worker.sum()
         if not known:
-            sums = (by_worker.size() * float(stretches["waited"].quantile(_USUAL))).clip(upper=sums)
+            sums = (by_worker.size() * by_worker.quantile(_USUAL)).clip(upper=sums)
         times = sums.reindex([sample.worker for sample in run.samples], fill_value=0)
         most, middle = times.max(), times.sort_values().iloc[(len(times) - 1) // 2]
         few = 2 * middle < most

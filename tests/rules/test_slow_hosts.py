@@ -135,3 +135,23 @@ def test_the_operator_of_one_rank_that_all_wait_for_under_gloo_is_named(tmp_path
         "All ranks wait for rank1: it spends 120 us a step, 40.0 % of the time more than the median rank (0 ns a "
         "step), in cholesky."
     )
+
+
+def test_short_stretches_of_the_other_ranks_do_not_hide_a_slow_one(tmp_path: Path) -> None:
+    """Steps of 3 ms: before the product of 1 ms rank 0 is 210 us outside of operators, rank 1 1,000 us."""
+    for rank, before in enumerate((210 * US, 1_000 * US)):
+        events = []
+        for begin in range(0, STEPS * 3_000 * US, 3_000 * US):
+            events += [
+                kineto.annotation(f"ProfilerStep#{begin // (3_000 * US)}", begin, begin + 3_000 * US),
+                kineto.op("aten::mm", begin + before, begin + before + 1_000 * US),
+                kineto.annotation("gloo:all_reduce", begin + before + 1_000 * US, begin + 3_000 * US),
+            ]
+        world = {"backend": "gloo", "rank": rank, "world_size": 2, "pg_count": 1}
+        kineto.write(tmp_path / f"rank{rank}.pt.trace.json", events, distributedInfo=world)
+    first = pyprof.load(tmp_path).findings.iloc[0]
+    assert first["rule"] == "R49"
+    assert first["problem"].startswith(
+        "The program spends 790 us a step, 26.3 % of the time, outside of operators, before mm, on rank1."
+    )
+    assert first["saving_ns"] == STEPS * 790 * US
