@@ -93,6 +93,7 @@ def _call_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
                 at_bound()
 
 
+_call_module.__annotations__.clear()  # torch's own has none: inspect.signature says the same in a window
 _call_module.__code__ = hide_from_warnings(_call_module.__code__)
 ENDS.append(_call_module.__code__)  # the frames outside are those of the module's context
 
