@@ -47,7 +47,8 @@ def run_command(
         say(prog, _MEMORY)
         return 1
     except ImportError as error:
-        if not (sentence := numpy_conflict(error)):
+        sentence = _MEMORY if "failed to map segment" in str(error) else numpy_conflict(error)
+        if not sentence:
             raise
         say(prog, sentence)
         return 1

@@ -182,17 +182,29 @@ def test_ctrl_c_while_a_command_is_imported(recorded: Path) -> None:
     assert done.stderr == "pyprof report: interrupted, nothing was written.\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError(), "out of memory"),
+        (ImportError("numpy/a.so: failed to map segment from shared object"), "out of memory"),
+        (RuntimeError("can't start new thread"), "no thread can be started"),
+    ],
+)
 def test_memory_that_is_not_enough(
-    recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: Exception,
+    sentence: str,
+    recorded: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def load(*_: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("pyprof.parse.loader.load", load)
     for command in ("report", "prof", "parse", "info"):
         assert main([command, str(recorded)]) == 1
         (line,) = capsys.readouterr().err.splitlines()
-        assert "out of memory" in line
+        assert sentence in line
 
 
 def test_a_name_that_is_no_utf_8(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,6 +183,14 @@ def test_a_query_of_one_long_instruction_is_stopped(text: str, recording: Path) 
         assert row == (1,)  # the next one is answered
 
 
+def test_the_process_of_the_command_runs_no_query(
+    run: Run, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing could end a long instruction there."""
+    monkeypatch.setattr(Queries, "__init__", None)
+    assert run(recording, "select 6 * 7 as x", "--format", "csv").out == "x\n42\n"
+
+
 def _ticks(pid: int) -> int:
     """Return the CPU time of a process, in hundredths of a second."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])

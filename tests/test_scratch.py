@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from adbc_driver_manager import AdbcStatusCode
+from adbc_driver_sqlite.dbapi import Error
 
 from pyprof import scratch
 from pyprof.commands.main import main
@@ -151,3 +153,18 @@ def test_where_there_is_no_room_the_sentence_names_the_folder(
     assert f"{top}: {reason}. Set TMPDIR to a folder with more room." in capsys.readouterr().err
     assert main(["save", "-o", str(tmp_path / "out_dldb.sqlite"), str(trace)]) == 1
     assert f"{tmp_path / 'out_dldb.sqlite'}: {reason}. Name another file." in capsys.readouterr().err
+
+
+def test_a_driver_that_cannot_be_loaded_is_no_full_disk(
+    tmp_path: Path, top: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*_: object) -> None:
+        raise Error("[Driver Manager] Could not load `driver.so`", status_code=AdbcStatusCode.NOT_FOUND)
+
+    monkeypatch.setattr(files, "create", absent)
+    trace = kineto.write(tmp_path / "trace.json", kineto.training())
+    assert main(["report", str(trace)]) == 1
+    error = capsys.readouterr().err
+    assert "a library of SQLite could not be loaded" in error
+    assert "memory may be short" in error
+    assert "TMPDIR" not in error

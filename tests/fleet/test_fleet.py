@@ -350,16 +350,25 @@ sys.addaudithook(note)
 """
 
 
-def test_processes_of_this_machine_have_no_port(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "processes"),
+    [
+        (["-m", "pyprof", "save", "run", "--scheduler", "local:2", "-o", "store"], 3),
+        (
+            ["-c", "import pyprof.fleet; pyprof.fleet.open('run', store='store')"],
+            1,
+        ),  # a run as small as this one
+    ],
+)
+def test_processes_of_this_machine_have_no_port(words: list[str], processes: int, tmp_path: Path) -> None:
     """Who reaches a port that a scheduler listens at may do what its user may."""
     planted_ranks.write(tmp_path / "run")
     log = tmp_path / "log"
     (tmp_path / "sitecustomize.py").write_text(_WITNESS.format(file=str(log)))
-    command = [sys.executable, "-m", "pyprof", "save", str(tmp_path / "run"), "--scheduler", "local:2"]
     root = str(Path(pyprof.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
-    subprocess.run([*command, "-o", str(tmp_path / "store")], env=environment, check=True)
-    assert log.read_text().split() == ["started"] * 3
+    subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, check=True)
+    assert log.read_text().split() == ["started"] * processes
     assert_equal(fleet.open(tmp_path / "run", 2, tmp_path / "store"), pyprof.load(tmp_path / "run"))
 
 

@@ -54,9 +54,12 @@ def test_its_log_is_read_and_nothing_appears_beside_it(write: Write, tmp_path: P
         ["report", str(path)],
         ["info", str(path)],
         ["prof", str(path)],
+        ["parse", str(path)],
+        ["diff", str(path), str(path)],
         ["query", str(path), "select count(*) from kernels"],
         ["export", str(path), "-o", str(tmp_path / "out.json")],
         ["save", str(path), "-o", str(tmp_path / "out.sqlite")],
+        ["page", str(path), "-o", str(tmp_path / "out.html")],
         ["report", str(path.parent)],
     ):
         assert main(words) == 0
