@@ -80,7 +80,13 @@ FIGURES = st.builds(
     gpu=st.booleans(), step=STEP, kernels=st.booleans(), operators=st.lists(ROW, max_size=5).map(tuple),
     modules=st.lists(ROW, max_size=5).map(tuple),
     ledger=st.tuples(*(st.tuples(st.just(name), SHARE) for name in ("operator", "line", "module", "FLOPs"))),
-    best=st.one_of(st.none(), st.builds(Best, st.text(max_size=900), st.one_of(st.none(), st.floats(0, 1e15)), SHARE)),
+    best=st.one_of(
+        st.none(),
+        st.builds(
+            Best, st.text(max_size=900), st.one_of(st.none(), st.floats(0, 1e15)), SHARE,
+            kind=st.sampled_from(["Finding", "Opportunity", "Note"]),
+        ),
+    ),
     evaluated=st.integers(0, 50), rank=st.just(0), ranks=st.one_of(st.none(), st.integers(2, 10**4)),
     verdict=st.one_of(st.just(()), st.lists(st.text(max_size=300), min_size=1, max_size=12).map(tuple)),
 )  # fmt: skip
@@ -101,7 +107,7 @@ def test_its_lines_are_few_and_fit_and_only_appear(found, width, encoding, path)
     head = [line for line in shown if re.match(r"(Operator|Kernel).* Share\b.* Module\b", line)]
     assert found.verdict or len(head) == 1
     assert any(line.startswith("Next: pyprof view") for line in shown)
-    assert found.verdict or any(line.startswith(("Finding", "Opportunity")) for line in shown)
+    assert found.verdict or any(line.startswith(("Finding", "Opportunity", "Note")) for line in shown)
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8))
