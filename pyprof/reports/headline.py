@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -69,7 +69,8 @@ class Step(NamedTuple):
         )
 
 
-FINDING, OPPORTUNITY, NOTE = "Finding", "Opportunity", "Note"
+Kind = Literal["Finding", "Opportunity", "Note"]
+FINDING, OPPORTUNITY, NOTE = get_args(Kind)
 
 
 class Best(NamedTuple):
@@ -82,7 +83,7 @@ class Best(NamedTuple):
     share: float | None
     names_rank: bool = False
     advice: str = ""
-    kind: str = FINDING
+    kind: Kind = "Finding"
 
 
 def headline(step: Step, best: Best | None, late: str = "") -> str:
