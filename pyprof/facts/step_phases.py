@@ -7,11 +7,11 @@ import numpy as np
 
 from pyprof.facts.device_steps import Steps
 from pyprof.facts.gaps import ALL, CAUSES, by_cause
-from pyprof.facts.host_work import read_executions
+from pyprof.facts.host_work import Spans, read_executions
 from pyprof.facts.partition import Union, partition
 from pyprof.facts.source import Source
 from pyprof.facts.timeline import Activity
-from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Ints
+from pyprof.model import BACKWARD, FORWARD, NO_PHASE, OPTIMIZER, RECOMPUTE, Ints
 
 # In the order of their priority: recomputation runs within a backward.
 PHASES = {"recompute": RECOMPUTE, "optimizer": OPTIMIZER, "backward": BACKWARD, "forward": FORWARD}
@@ -30,11 +30,13 @@ def _phases(source: Source, activity: Activity, steps: Steps) -> dict[str, Ints]
     idle = by_cause(activity, ALL, *steps.window) if source.gpu and len(steps.start) else {}
     phase, start, end = activity.phases(source.gpu)
     if not source.gpu:  # Python in an operator, between its events, is the operator's
-        phases_of = dict(source.store.rows("select id, phase from operator"))
-        for part in read_executions(activity):
-            own = [phases_of[number] for number in part["value"].tolist()]
-            phase = np.r_[phase, np.array(own, phase.dtype)]
-            start, end = np.r_[start, part["start"]], np.r_[end, part["start"] + part["length"]]
+        rows = source.store.rows("select id, coalesce(phase, ?) from operator", (NO_PHASE,))
+        phase_of = np.full(max((number for number, _ in rows), default=0) + 1, NO_PHASE, phase.dtype)
+        phase_of[[number for number, _ in rows]] = [code for _, code in rows]
+        parts = [Spans(**part) for part in read_executions(activity)]
+        calls = Spans(*map(np.concatenate, zip(*parts)))
+        phase = np.r_[phase, phase_of[calls.value]]
+        start, end = np.r_[start, calls.start], np.r_[end, calls.start + calls.length]
     classes = {name: Union(start[phase == code], end[phase == code]) for name, code in PHASES.items()}
     classes["no_phase"] = Union(start, end)
     del phase, start, end

@@ -44,6 +44,8 @@ def python_loop(run: Run) -> Finding | None:
     if not run.on_cpu:
         return None
     run.need_steps()
+    if not run.samples:
+        return None
     by_step = pd.concat([_in_lines(run, sample) for sample in run.samples])
     sums = by_step.groupby("place", as_index=False).agg(
         steps=("time", "size"), turns=("turns", "median"), operator=("operator", "first"), calls=("calls", "sum"),

@@ -25,7 +25,7 @@ def slow_operators(run: Run) -> Finding | None:
     """Return a finding about the operator that few of the ranks spend most time in beyond the median rank's, if that is
     much of a step; None if the ranks have no collectives. Its saving is that time. Of one rank alone it is that it
     waits."""
-    if not texts_like(run, COLLECTIVES):
+    if not run.samples or not texts_like(run, COLLECTIVES):
         return None
     if len(run.samples) < 2:
         return _waits_alone(run)
