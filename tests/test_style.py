@@ -6,14 +6,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {
-    path.relative_to(ROOT / "pyprof").as_posix(): path.read_text(encoding="utf-8")
-    for path in sorted((ROOT / "pyprof").rglob("*.py"))
-}
-NODES = {name: list(ast.walk(ast.parse(source))) for name, source in SOURCES.items()}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # A past participle or a pronoun says how a value came about, never what it is.
 BANNED = {
@@ -24,6 +20,21 @@ BANNED = {
 ALLOWED = {("prof/ops/spectral.py", "svd")}
 
 
+@cache
+def sources() -> dict[str, str]:
+    """Read every module of the package."""
+    return {
+        path.relative_to(ROOT / "pyprof").as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / "pyprof").rglob("*.py"))
+    }
+
+
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """Parse every module of the package."""
+    return {name: list(ast.walk(ast.parse(source))) for name, source in sources().items()}
+
+
 def under(name: str, *folders: str) -> bool:
     """Return whether a module is one of some files, or in one of some folders."""
     return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
@@ -31,8 +42,8 @@ def under(name: str, *folders: str) -> bool:
 
 def calls(name: str) -> Iterator[str]:
     """Yield the modules with a call of a function, by its last name."""
-    for module, nodes in NODES.items():
-        for node in nodes:
+    for module, each in nodes().items():
+        for node in each:
             if isinstance(node, ast.Call) and name in (
                 getattr(node.func, "id", ""),
                 getattr(node.func, "attr", ""),
@@ -51,8 +62,8 @@ def bound(function: Function) -> set[str]:
 def test_names_say_what_a_value_is() -> None:
     wrong = {
         (name, node.name): names
-        for name, nodes in NODES.items()
-        for node in nodes
+        for name, each in nodes().items()
+        for node in each
         if isinstance(node, Function) and (names := sorted(bound(node) & BANNED))
     }
     assert wrong.keys() == ALLOWED, wrong
@@ -60,8 +71,8 @@ def test_names_say_what_a_value_is() -> None:
 
 def test_docstrings_begin_with_an_imperative_or_a_noun() -> None:
     wrong = []
-    for name, nodes in NODES.items():
-        for node in nodes:
+    for name, each in nodes().items():
+        for node in each:
             if isinstance(node, Function | ast.ClassDef | ast.Module):
                 text = ast.get_docstring(node) or ""
                 if re.match(r"(What|Whether|How|Which|Where|Who|When|Why)\b", text):
@@ -105,8 +116,8 @@ def test_errors_become_exit_codes_in_one_place() -> None:
     )
     catching = [
         name
-        for name, nodes in NODES.items()
-        for node in nodes
+        for name, each in nodes().items()
+        for node in each
         if isinstance(node, ast.ExceptHandler) and node.type and "PyProfError" in ast.unparse(node.type)
     ]
     assert [name for name in catching if not under(name, *allowed)] == []
@@ -134,8 +145,8 @@ def test_sql_stays_in_its_layers() -> None:
     )
     written = {
         name
-        for name, nodes in NODES.items()
-        for node in nodes
+        for name, each in nodes().items()
+        for node in each
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and query.match(node.value)
     }
     assert {name for name in written if not under(name, *allowed)} == set()
@@ -148,8 +159,8 @@ def test_sql_names_kinds_of_events_and_ranges() -> None:
     assert bare.search("case kind when 1 then 0 end")
     wrong = {
         f"{name}: {match[0]}"
-        for name, nodes in NODES.items()
-        for node in nodes
+        for name, each in nodes().items()
+        for node in each
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and (match := bare.search(node.value))
@@ -167,8 +178,8 @@ def test_libraries_stay_in_their_layers() -> None:
         "dask": ("fleet",), "distributed": ("fleet",), "fsspec": ("fleet",),
     }  # fmt: skip
     wrong = []
-    for name, nodes in NODES.items():
-        for node in nodes:
+    for name, each in nodes().items():
+        for node in each:
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for package in {module.split(".")[0] for module in modules} & homes.keys():
