@@ -13,12 +13,14 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
-from tests import leftovers
+from tests import databases, leftovers
 from tests.forks import Forks
 
 collect_ignore = ["extension"]  # importing its modules would register what they bring for every test
@@ -112,6 +114,20 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip("no recordings of others: set PYPROF_TEST_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def recorded(data: Path) -> Callable[[str], Any]:
+    """Open a recording of others: read once by the code as it is, from then on a database.
+
+    Only for tests of what stands on a recording: those of reading it call `load`."""
+    from pyprof import session
+
+    @cache
+    def opened(name: str) -> Any:
+        return session.load(databases.of(data / name))
+
+    return opened
 
 
 @pytest.fixture(scope="session")
