@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import pyprof
 from tests.waiting import HANG
 
@@ -44,6 +46,7 @@ def snippets() -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S))
 
 
+@pytest.mark.long
 def test_a_type_checker_knows_every_public_name(tmp_path):
     """One run of mypy for all, in the repository and as `make lint` runs it, whose cache it has."""
     names, wrong, readme = (tmp_path / f"{name}.py" for name in ("names", "wrong", "readme"))

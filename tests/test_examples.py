@@ -113,9 +113,8 @@ def flops(rows: list[dict[str, str]], **where: str) -> list[int]:
     return [count for count in found if count]
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "simple.py" else pytest.param(name, marks=pytest.mark.long) for name in EXAMPLES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_runs_alone(name, tmp_path, forks):
     code, run = forks.run(tmp_path, ROOT / "examples" / name, CUDA_VISIBLE_DEVICES="")
     assert code == 0, run.stderr
@@ -241,6 +240,7 @@ def test_compiled_modules_name_the_line_that_called_them(table):
     assert lines == {line_of("jit.py", "y = scripted(x)"), line_of("jit.py", "z = traced(y)")}
 
 
+@pytest.mark.long
 def test_the_slow_training_is_slow_for_the_reasons_that_the_fast_one_lacks(tmp_path, forks):
     """Both end with the same loss and as many right answers. In each step of the slow one 64 pictures are shrunk while
     the loop loads its batch, which the finding leads to, 64 answers are compared, and the cell runs once for each of
@@ -310,6 +310,7 @@ def run_ddp(way: str, folder: Path, forks: Forks) -> None:
         pytest.param("torchrun, variable", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.long
 def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path, forks):
     run_ddp(way, tmp_path, forks)
     assert {path.name for path in tmp_path.iterdir()} == {"net.rank0.sqlite", "net.rank1.sqlite"}

@@ -29,39 +29,51 @@ def _libraries_leave_nothing() -> Iterator[None]:
 
 
 def found(path: Path) -> int:
-    """Return the number of steps in a recording, and check that they are complete."""
+    """Return the number of steps in a recording, and check that each is complete, but for one with a pause: on a
+    machine that is busy, the recording may have been read within a step of seconds."""
     prof = pyprof.load(path)
     if prof.aggregation.method == "none":
         return 0
-    assert not prof.steps["partial"].any()
-    return len(prof.steps)
+    steps = prof.steps
+    paused = steps["end_ns"] - steps["start_ns"] > steps["duration_ns"]
+    assert not (steps["partial"] & ~paused).any()
+    return len(steps)
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_steps_are_turns_in_own_recordings(name: str, tmp_path: Path) -> None:
+    """Of a whole program, which makes its model first."""
+    with pyprof.profile(tmp_path / "all.sqlite"):
+        LOOPS[name].make()()
+    assert found(tmp_path / "all.sqlite") == LOOPS[name].steps
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LOOPS)
+def test_steps_are_turns_in_recordings_of_the_loop_alone(name: str, tmp_path: Path) -> None:
     run = LOOPS[name].make()
     with pyprof.profile(tmp_path / "loop.sqlite"):
         run()
-    with pyprof.profile(tmp_path / "all.sqlite"):
-        LOOPS[name].make()()
-    assert {file: found(tmp_path / file) for file in ("loop.sqlite", "all.sqlite")} == {
-        "loop.sqlite": LOOPS[name].steps,
-        "all.sqlite": LOOPS[name].steps,
-    }
+    assert found(tmp_path / "loop.sqlite") == LOOPS[name].steps
 
 
+KINDS = {
+    "bare": {},
+    "shapes": {"record_shapes": True},
+    "modules": {"with_stack": True, "with_modules": True},
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["shapes", *(pytest.param(k, marks=pytest.mark.long) for k in ("bare", "modules"))]
+)
 @pytest.mark.parametrize("name", LOOPS)
-def test_steps_are_turns_in_traces(name: str, tmp_path: Path) -> None:
-    """With and without shapes, and with modules."""
-    expected, steps = LOOPS[name].steps, {}
-    for kind in ({}, {"record_shapes": True}, {"with_stack": True, "with_modules": True}):
-        run = LOOPS[name].make()
-        with profile(activities=[ProfilerActivity.CPU], **kind) as recorder:
-            run()
-        file = tmp_path / f"{len(steps)}.json"
-        recorder.export_chrome_trace(str(file))
-        steps[file.name] = found(file)
-    assert steps == {"0.json": LOOPS[name].blind, "1.json": expected, "2.json": expected}
+def test_steps_are_turns_in_traces(name: str, kind: str, tmp_path: Path) -> None:
+    run, file = LOOPS[name].make(), tmp_path / "trace.json"
+    with profile(activities=[ProfilerActivity.CPU], **KINDS[kind]) as recorder:
+        run()
+    recorder.export_chrome_trace(str(file))
+    assert found(file) == (LOOPS[name].blind if kind == "bare" else LOOPS[name].steps)
 
 
 @pytest.mark.parametrize("name", ["inference", "passes_of_equal_layers", "recurrent_cells"])

@@ -162,13 +162,8 @@ def rewrite(page: str, text: str, clone: Path) -> None:
     write(block, said)
 
 
-SLOW = PAGES[:3]  # a minute each
-
-
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.long if page in SLOW else ()) for page in PAGES],
-)
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.long
 def test_every_block_of_a_page_runs_in_order(page: str, clone: Path, request: pytest.FixtureRequest) -> None:
     for language, text in blocks(page):
         if language == "console" and request.config.getoption("--regold"):

@@ -71,6 +71,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
 
 @pytest.mark.parametrize("rank", range(WORLD))
 @pytest.mark.parametrize("name", distributed_features.features)
+@pytest.mark.long
 def test_it_is_the_same_on_every_rank(name: str, rank: int, ranks: Path) -> None:
     assert json.loads((ranks / f"rank{rank}.json").read_text())[name] == ""
 

@@ -36,6 +36,7 @@ def expected(recorded: Recorded) -> None:
     }
 
 
+@pytest.mark.long
 def test_a_jupyter_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import nbclient
     import nbformat

@@ -506,7 +506,13 @@ GONE = "import os, shutil, sys, torch\ntorch.ones(2) + 1\n{}\nsys.exit({})\n"
 
 @pytest.mark.parametrize(
     ("gone", "code", "words", "expected"),
-    [(True, 0, [], 0), (True, 0, ["--strict"], 74), (True, 3, ["--strict"], 3), (False, 0, ["--strict"], 0)],
+    [
+        (True, 0, ["--strict"], 74),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in ((True, 0, [], 0), (True, 3, ["--strict"], 3), (False, 0, ["--strict"], 0))
+        ),
+    ],
 )
 def test_a_recording_that_could_not_be_written(
     gone: bool, code: int, words: list[str], expected: int, tmp_path: Path

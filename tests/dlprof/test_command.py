@@ -116,7 +116,7 @@ for _ in range(6000):
     [
         pytest.param(signal.SIGINT, True, 130, marks=pytest.mark.long),
         (signal.SIGINT, False, 130),
-        (signal.SIGTERM, True, 143),
+        pytest.param(signal.SIGTERM, True, 143, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, False, 143, marks=pytest.mark.long),
     ],
 )

@@ -26,7 +26,7 @@ from pyprof.fleet import cluster as clusters
 from pyprof.reports import every
 from tests import build, kineto
 from tests.fleet.conftest import Cluster, until
-from tests.fleet.test_run import FOLDERS, planted, text_of
+from tests.fleet.test_run import FOLDERS, mixed, planted, text_of
 from tests.viewer import planted_ranks
 
 Write = Callable[[Path], None]
@@ -73,15 +73,26 @@ def assert_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
         assert rows == expected, table
 
 
+def assert_main_figures_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
+    """Figures of each step and of each rank are those of the profile of all recordings."""
+    for report in ("detail", "communication", "group_node"):
+        pd.testing.assert_frame_equal(one.report(report), other.report(report), obj=report)
+    pd.testing.assert_frame_equal(one.steps, other.steps)
+
+
 @pytest.mark.parametrize(
-    "write", [*FOLDERS[:5], one_step_each, one_without_marks], ids=lambda one: one.__name__
+    "write",
+    [planted, mixed, one_without_marks]
+    + [pytest.param(one, marks=pytest.mark.long) for one in (*FOLDERS[2:5], one_step_each)],
+    ids=lambda one: one.__name__,
 )
-def test_its_figures_are_those_of_all_recordings_at_once(write: Write, client: Any, tmp_path: Path) -> None:
+def test_its_figures_are_those_of_all_recordings_at_once(write: Write, tmp_path: Path) -> None:
     write(tmp_path)
     run = run_of(tmp_path)
-    assert_equal(fleet.open(run, client, tmp_path / "store"), pyprof.load(run))
+    assert_equal(fleet.open(run, 1, tmp_path / "store"), pyprof.load(run))
 
 
+@pytest.mark.long
 def test_its_figures_are_those_of_a_published_run(data: Path, client: Any, tmp_path: Path) -> None:
     import tarfile
 
@@ -122,6 +133,7 @@ def test_s3_holds_recordings_and_results(client: Any, s3: str, tmp_path: Path) -
         fleet.open("s3://fleet/nowhere/*", client, "s3://fleet/results")
 
 
+@pytest.mark.long
 def test_a_killed_worker_costs_its_task(s3: str, tmp_path: Path) -> None:
     """It is killed while it works on a recording, when others are done."""
     (tmp_path / "run").mkdir()
@@ -148,39 +160,39 @@ def test_a_killed_worker_costs_its_task(s3: str, tmp_path: Path) -> None:
             killer.join()
             assert one.workers[0].wait() == -signal.SIGKILL
             assert opened.failed == {}
-            assert_equal(opened, pyprof.load(tmp_path / "run"))
+            assert_main_figures_equal(opened, pyprof.load(tmp_path / "run"))
             assert lines[-1] == "8 of 8 recordings"
             assert all(line.endswith("left") for line in lines[:-1])
     finally:
         one.end()
 
 
-def test_what_is_done_is_not_done_again(client: Any, tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     planted_ranks.write(tmp_path / "run")
-    first = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    first = fleet.open(tmp_path / "run", 1, tmp_path / "store")
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").glob("*.json")}
     changed = tmp_path / "run" / "rank2.1700000000000.pt.trace.json"
     changed.write_text(changed.read_text().replace(planted_ranks.GEMM, "ampere_sgemm"))
-    second = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    second = fleet.open(tmp_path / "run", 1, tmp_path / "store")
     again = {path.name for path, stamp in stamps.items() if path.stat().st_mtime_ns != stamp}
     assert len(again) == 1
     assert next(iter(again)).startswith("rank2")
-    assert_equal(second, pyprof.load(tmp_path / "run"))
+    assert_main_figures_equal(second, pyprof.load(tmp_path / "run"))
     assert first.report("communication").equals(second.report("communication"))
 
 
-def test_a_file_that_cannot_be_read_costs_itself(client: Any, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_costs_itself(tmp_path: Path) -> None:
     planted_ranks.write(tmp_path / "run")
     broken = tmp_path / "run" / "rank1.1700000000000.pt.trace.json"
     broken.write_text(broken.read_text()[:200])
-    opened = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    opened = fleet.open(tmp_path / "run", 1, tmp_path / "store")
     assert list(opened.failed) == [str(broken)]
     assert str(broken) in opened.failed[str(broken)]
-    assert_equal(opened, pyprof.load(tmp_path / "run"))
+    assert_main_figures_equal(opened, pyprof.load(tmp_path / "run"))
     for path in (tmp_path / "run").iterdir():
         path.write_text(path.read_text()[:200])
     with pytest.raises(FormatError, match=r"none of 4 recordings can be read; the first is: .*rank0"):
-        fleet.open(tmp_path / "run", client, tmp_path / "store")
+        fleet.open(tmp_path / "run", 1, tmp_path / "store")
 
 
 def test_missing_and_unreadable_ranks_are_named_wherever_figures_are(
@@ -213,7 +225,7 @@ def test_missing_and_unreadable_ranks_are_named_wherever_figures_are(
     assert list(opened.failed) == [str(cut), str(garbage), "rank 6"]
     assert opened.failed["rank 6"] == "rank 6 of 8 has no recording."
     assert "not a recording" in opened.failed[str(garbage)]
-    assert_equal(opened, pyprof.load(run))
+    assert_main_figures_equal(opened, pyprof.load(run))
 
 
 def test_the_command_writes_a_fleet(
@@ -320,9 +332,9 @@ def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest
         fleet.open("runs", Any)
 
 
-def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: Path) -> None:
+def test_reports_of_events_and_unknown_ranks_are_refused(tmp_path: Path) -> None:
     planted_ranks.write(tmp_path / "run")
-    opened = fleet.open(tmp_path / "run", client, tmp_path / "store")
+    opened = fleet.open(tmp_path / "run", 1, tmp_path / "store")
     with pytest.raises(
         UsageError, match="report 'idle' needs the events of the ranks, which the summary of a fleet does not"
     ):
@@ -330,12 +342,12 @@ def test_reports_of_events_and_unknown_ranks_are_refused(client: Any, tmp_path: 
     with pytest.raises(UsageError, match="worker rank9: there is no such worker; the fleet has rank0, rank1"):
         opened.profile("rank9")
     with pytest.raises(UsageError, match="is named twice"):
-        fleet.open([str(tmp_path / "a.json")] * 2, client)
+        fleet.open([str(tmp_path / "a.json")] * 2, 1)
     with pytest.raises(FormatError, match=r"nowhere: no such file; expected the path of"):
-        fleet.open(tmp_path / "nowhere", client)
+        fleet.open(tmp_path / "nowhere", 1)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file is a file; expected the folder for databases"):
-        fleet.open(tmp_path / "run", client, tmp_path / "file")
+        fleet.open(tmp_path / "run", 1, tmp_path / "file")
 
 
 _WITNESS = """
@@ -354,10 +366,9 @@ sys.addaudithook(note)
     ("words", "processes"),
     [
         (["-m", "pyprof", "save", "run", "--scheduler", "local:2", "-o", "store"], 3),
-        (
-            ["-c", "import pyprof.fleet; pyprof.fleet.open('run', store='store')"],
-            1,
-        ),  # a run as small as this one
+        pytest.param(  # a run as small as this one
+            ["-c", "import pyprof.fleet; pyprof.fleet.open('run', store='store')"], 1, marks=pytest.mark.long
+        ),
     ],
 )
 def test_processes_of_this_machine_have_no_port(words: list[str], processes: int, tmp_path: Path) -> None:
@@ -369,7 +380,9 @@ def test_processes_of_this_machine_have_no_port(words: list[str], processes: int
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
     subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, check=True)
     assert log.read_text().split() == ["started"] * processes
-    assert_equal(fleet.open(tmp_path / "run", 2, tmp_path / "store"), pyprof.load(tmp_path / "run"))
+    assert_main_figures_equal(
+        fleet.open(tmp_path / "run", 2, tmp_path / "store"), pyprof.load(tmp_path / "run")
+    )
 
 
 def test_a_folder_of_several_runs_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +395,7 @@ def test_a_folder_of_several_runs_starts_nothing(tmp_path: Path, monkeypatch: py
         fleet.open(tmp_path)
 
 
-def test_an_operator_that_takes_longer_on_one_rank_is_named(client: Any, tmp_path: Path) -> None:
+def test_an_operator_that_takes_longer_on_one_rank_is_named(tmp_path: Path) -> None:
     """On five ranks it takes 1000 to 1004 ns, on the sixth 1500: the median is 1003, and the limit 5.19 deviations."""
     times = [1000, 1001, 1500, 1002, 1003, 1004]
     folder = tmp_path / "run"
@@ -390,7 +403,7 @@ def test_an_operator_that_takes_longer_on_one_rank_is_named(client: Any, tmp_pat
     for rank, ns in enumerate(times):
         text = f"{build.classic('relu', (2, 4))}\n    > {ns} relu_kernel\n"
         build.write_nsys(folder / f"net.rank{rank}.sqlite", build.recording(text))
-    table = fleet.open(tmp_path / "run", client, tmp_path / "store").operators()
+    table = fleet.open(tmp_path / "run", 1, tmp_path / "store").operators()
     (row,) = table.to_dict("records")
     assert (row["worst"], row["outliers"]) == ("rank2", "rank2")
     assert (row["min_ns"], row["max_ns"], row["total_ns"], row["ranks"]) == (1000, 1500, sum(times), 6)

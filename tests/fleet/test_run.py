@@ -112,7 +112,12 @@ def at_once(path: Path) -> Profile:
     return Profile(loader.load(path))
 
 
-@pytest.mark.parametrize("write", FOLDERS, ids=lambda write: write.__name__)
+@pytest.mark.parametrize(
+    "write",
+    [planted, mixed, unknown_process]
+    + [pytest.param(one, marks=pytest.mark.long) for one in (without_gpu, clocks, archive)],
+    ids=lambda write: write.__name__,
+)
 def test_one_recording_at_a_time_has_the_figures_of_all_at_once(
     write: Callable[[Path], None], tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changed files of every format through every command: figures or one sentence, in time, with nothing else written.
 
-40 files of each format with PYPROF_LONG=1, as many as you like with `python -m tests.fuzz`.
+16 files of each format with PYPROF_LONG=1, as many as you like with `python -m tests.fuzz`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import LONG, PARTS
+from tests.build import PARTS
 from tests.fuzz.commands import CHEAP
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.verdicts import FAULTS, Fuzzer, judge, of_answer
@@ -26,7 +26,7 @@ CORPUS = [
     for line in Path(__file__).with_name("corpus.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-COUNT = 40 if LONG else 2
+COUNT = 16
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def fuzzer(tmp_path: Path) -> Iterator[Fuzzer]:
         yield found
 
 
-@pytest.mark.counts
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_changed_files(part: int, fuzzer: Fuzzer) -> None:
     """And every file that ever failed, with the command that it made fail."""
