@@ -61,6 +61,7 @@ def test_a_command(run):
     assert "Did you mean count?" in run("-m", "pyprof", "cuont", "net.txt").stderr
 
 
+@pytest.mark.long
 def test_a_rule_in_the_report_and_on_the_reference_page(run):
     assert "X01" in run("-m", "pyprof", "report", "expert_systems", "net.txt", "--format", "csv").stdout
     assert "## X01" in run("-m", "pyprof.reference", "rules").stdout

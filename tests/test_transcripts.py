@@ -112,6 +112,7 @@ def recordings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"{block.page.name}:{block.line}" for block in BLOCKS])
+@pytest.mark.long
 def test_the_output_on_a_page_is_the_output(
     block: Block, recordings: None, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:

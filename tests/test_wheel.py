@@ -81,6 +81,7 @@ backend.{hook}(sys.argv[1])
         ("build_editable", "required", 0, "Without the page of the viewer: its packages cannot be had from"),
     ],
 )
+@pytest.mark.long
 def test_without_npm_a_wheel_has_no_page_and_a_release_is_none(
     hook: str, required: str, code: int, said: str, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def one(content: dict[str, bytes], ending: str) -> bytes:
     return content[name]
 
 
+@pytest.mark.long
 def test_the_record_names_every_file(content: dict[str, bytes]) -> None:
     rows = {row[0]: row[1:] for row in csv.reader(one(content, "/RECORD").decode().splitlines())}
     assert rows.keys() == content.keys()

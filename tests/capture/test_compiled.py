@@ -347,6 +347,7 @@ def test_a_compiler_that_fails_changes_nothing_but_speed(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("*.so"))
 
 
+@pytest.mark.long
 def test_without_it_python_records(tmp_path: Path) -> None:
     program = "from pyprof.capture.instrument import compiled; print(compiled.WATCH)"
     done = subprocess.run(

@@ -78,6 +78,7 @@ def wait_for(program: Program, *names: Path) -> None:
     until(exist)
 
 
+@pytest.mark.long
 def test_killed_within_its_window_a_program_leaves_nothing(forks: Forks, tmp_path: Path) -> None:
     source = LOOP.format(count=1000).replace("close()", "close(); import time; time.sleep(60)", 1)
     program = forks.start(tmp_path, source)
@@ -115,6 +116,7 @@ os.open = watched
 
 
 @pytest.mark.parametrize("older", [False, True])
+@pytest.mark.long
 def test_killed_while_it_writes_a_program_leaves_nothing_or_a_whole_file(
     older: bool, forks: Forks, tmp_path: Path
 ) -> None:
@@ -515,6 +517,7 @@ SEGFAULT = "import faulthandler; faulthandler.enable(); faulthandler._sigsegv()"
 
 
 @pytest.mark.parametrize(("ending", "expected"), [("os._exit(5)", 5), (SEGFAULT, -11)])
+@pytest.mark.long
 def test_a_program_that_dies_on_the_spot_leaves_nothing(
     ending: str, expected: int, forks: Forks, tmp_path: Path
 ) -> None:
@@ -524,6 +527,7 @@ def test_a_program_that_dies_on_the_spot_leaves_nothing(
     assert ("Segmentation fault" in program.stderr) == (expected < 0)
 
 
+@pytest.mark.long
 def test_sigterm_does_not_wait_for_a_main_thread_that_never_comes(forks: Forks, tmp_path: Path) -> None:
     """A rank that waits for another one is inside of C; a semaphore's `wait` stands for it."""
     ending = (

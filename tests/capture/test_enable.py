@@ -272,6 +272,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "method", ["fork", *(pytest.param(name, marks=pytest.mark.long) for name in ("spawn", "forkserver"))]
 )
+@pytest.mark.long
 def test_ranks_of_multiprocessing(method: str, enabled: Environment, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPAWN.format(method=method))
     run = enabled.run(tmp_path, "train.py", PYPROF_OUTPUT="net.sqlite")
@@ -279,6 +280,7 @@ def test_ranks_of_multiprocessing(method: str, enabled: Environment, tmp_path: P
     assert recordings(tmp_path) == ["net.rank0.sqlite", "net.rank1.sqlite"]
 
 
+@pytest.mark.long
 def test_a_program_under_the_command_is_recorded_once(enabled: Environment, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch\ntorch.tanh(torch.ones(2))\n")
     words = ["-m", "pyprof", "run", "--quiet", "-o", "run.sqlite", "train.py"]

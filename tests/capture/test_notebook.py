@@ -55,6 +55,7 @@ def test_a_jupyter_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     expected(Recorded(tmp_path / "net.sqlite"))
 
 
+@pytest.mark.long
 def test_ipython_in_a_terminal(tmp_path: Path) -> None:
     program = (
         "from IPython.core.interactiveshell import InteractiveShell\n"

@@ -843,6 +843,7 @@ def test_a_real_listener_gets_lenet(mode: str, listener: Path, compiler_forks: F
         assert {line[3] for line in closed} == {"-"}
 
 
+@pytest.mark.long
 def test_run_under_a_real_listener_writes_no_file(listener: Path, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("import torch\ntorch.ones(2).exp()\n")
     done = python(

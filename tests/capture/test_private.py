@@ -173,6 +173,7 @@ def check(
 
 
 @pytest.mark.parametrize("names", NAMES, ids=lambda names: names[0].rpartition(".")[2])
+@pytest.mark.long
 def test_without_a_name_all_else_is_recorded(
     names: tuple[str, ...], plain: list[str], compiler_forks: Forks, tmp_path: Path
 ) -> None:

@@ -234,6 +234,7 @@ def test_ranks_that_the_script_starts_are_recorded(
         assert recorded.table("PYPROF_META")["distributed.rank"] == str(number)
 
 
+@pytest.mark.long
 def test_the_rank_that_the_environment_had_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "7")
     look = (
@@ -308,6 +309,7 @@ def test_a_worker_of_a_script_without_a_guard_gives_no_hint(forks: Forks, tmp_pa
     assert program.stderr.count("nothing was recorded") == 1
 
 
+@pytest.mark.long
 def test_a_program_that_the_script_starts_takes_no_file(forks: Forks, tmp_path: Path) -> None:
     """It is no rank of the run: it would replace the file."""
     (tmp_path / "other.py").write_text("import pyprof, torch; pyprof.init(); torch.exp(torch.ones(2))\n")

@@ -36,6 +36,7 @@ sys.exit(37)
 """
 
 
+@pytest.mark.long
 def test_input_output_arguments_and_exit_code_are_the_application_s(tmp_path: Path):
     (tmp_path / "x.py").write_text(SCRIPT)
     words = ["-b", "-v", "quiet", "python", "-u", "x.py", "--reports=none", "-f"]
@@ -80,6 +81,7 @@ def test_a_module_by_the_command_itself(tmp_path: Path, monkeypatch: pytest.Monk
             pass
 
 
+@pytest.mark.long
 def test_a_program_that_fails_keeps_its_exit_code_and_its_traceback(tmp_path: Path):
     (tmp_path / "x.py").write_text("import torch\ntorch.relu(torch.ones(3))\n1 / 0\n")
     code, _, errors = finish(start("-b", "-vquiet", "python", "x.py", cwd=tmp_path))
