@@ -48,7 +48,7 @@ leftovers.track_connections()
 hypothesis.settings.register_profile(
     "pyprof",
     deadline=None,
-    max_examples=120 if LONG else 40,
+    max_examples=60 if LONG else 15,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("pyprof")
