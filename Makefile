@@ -46,7 +46,7 @@ test: lint
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 # Long forms: property tests with many more examples, full counts of damaged files, and what is marked `long`.
-test-long: $(STAMP) test-programs
+test-long: $(STAMP)
 	-@$(BIN)/python frontend/backend.py develop
 	PYPROF_LONG=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "long or counts or hypothesis"
 
@@ -57,7 +57,7 @@ test-programs: $(STAMP)
 	  -r tests/programs/requirements.txt --override tests/programs/overrides.txt
 	.venv-programs/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/programs
 
-test-all: test test-long
+test-all: test test-programs test-long
 
 # What depends on versions, on Python 3.13 with the torch of PyPI, a CUDA build: capture, traces and operators of torch.
 # The rest is the same on every Python, and `matrix` runs every command on the oldest and the newest. So are the flight
