@@ -1121,7 +1121,46 @@ forked(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
+/* Python prints and forgets what a callback of its collector raises. The error of a handler of the program that ran there is raised
+ * in the program, as soon as the callback has returned. */
+static PyObject *late;
+
+static int
+raise_late(void *Py_UNUSED(nothing))
+{
+    PyObject *error = late;
+    late = NULL;
+    if (error == NULL) return 0;
+    PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_DECREF(error);
+    return -1;
+}
+
+static PyObject *
+collected(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyObject *type, *error, *trace, *result = PyObject_Vectorcall(function, arguments, count, NULL);
+    if (result != NULL) return result;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL) PyException_SetTraceback(error, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    if (late == NULL && Py_AddPendingCall(raise_late, NULL) == 0) late = error;
+    else Py_DECREF(error);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef collected_method = {"collected", (PyCFunction)(void (*)(void))collected, METH_FASTCALL, NULL};
+
+static PyObject *
+collector_callback(PyObject *Py_UNUSED(module), PyObject *function)
+{
+    return PyCFunction_New(&collected_method, function);
+}
+
 static PyMethodDef functions[] = {
+    {"collector_callback", collector_callback, METH_O, "Return a function as a callback of Python's collector, whose errors are not lost."},
     {"forked", forked, METH_NOARGS, "Forget the state of the thread: it has another one in a forked child."},
     {NULL, NULL, 0, NULL}};
 

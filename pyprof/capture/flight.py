@@ -29,6 +29,7 @@ from pyprof.capture.controller import control
 from pyprof.capture.core.options import Options
 from pyprof.capture.environment import ranks
 from pyprof.capture.flight_verdict import FEWEST, Evidence, Extra, failure, place_of, verdict
+from pyprof.capture.instrument import compiled
 from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.wrappers import recording
@@ -101,6 +102,7 @@ class flight:
         self._marks = Marks(self._on_step)
         self._backwards = Registry()  # a backward is a call, since its operators are not recorded
         self._before: dict[str, Any] = {}  # handlers of the program
+        self._collector = compiled.collector_callback(self._collected)
         self._pid = os.getpid()
         self._begin()
 
@@ -118,7 +120,7 @@ class flight:
         control.on_script_step.append(self._script)
         self._before = {"sys": sys.excepthook, "threading": threading.excepthook}
         sys.excepthook, threading.excepthook = self._raised, self._raised_in_thread
-        gc.callbacks.append(self._collected)
+        gc.callbacks.append(self._collector)
         if self._signal is not None and threading.current_thread() is threading.main_thread():
             handler = signal.getsignal(self._signal)
             if handler in (signal.SIG_DFL, signal.SIG_IGN):
@@ -200,8 +202,8 @@ class flight:
         self._marks.leave()
         if self._script in control.on_script_step:
             control.on_script_step.remove(self._script)
-        if self._collected in gc.callbacks:
-            gc.callbacks.remove(self._collected)
+        if self._collector in gc.callbacks:
+            gc.callbacks.remove(self._collector)
         for module, hook in ((sys, self._raised), (threading, self._raised_in_thread)):
             if module.excepthook == hook:
                 module.excepthook = self._before[module.__name__]  # type: ignore[attr-defined]

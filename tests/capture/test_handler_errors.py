@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -17,7 +19,9 @@ import torch
 from torch import nn
 
 import pyprof
+from pyprof.capture import flight
 from pyprof.capture.core.internal_errors import from_handler, internal, tolerated
+from pyprof.capture.instrument import compiled, interruptions
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.process import faults, main_thread
 from pyprof.capture.process.signals import held
@@ -183,4 +187,32 @@ def test_in_the_window_of_a_flight_record_and_of_init(
         recorder.on_full, recorder.limit = alarm, 0  # asked after each call
         with pytest.raises(Late):
             torch.tanh(torch.ones(2))
+        pyprof.shutdown()
+
+
+@pytest.mark.skipif(not hasattr(compiled._module, "collector_callback"), reason="not compiled")
+@pytest.mark.parametrize(
+    "begin", [pyprof.flight, lambda: pyprof.init(output="net.sqlite")], ids=["flight", "init"]
+)
+def test_in_a_callback_of_the_collector(
+    begin: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python only prints what is raised there: it is raised when the callback has returned."""
+    monkeypatch.chdir(tmp_path)
+
+    def late() -> int:
+        if sys._getframe(1).f_code.co_name in ("_collected", "_collects"):
+            alarm(once)
+        return time.time_ns()
+
+    gc.disable()  # else a collection may come while something else is tried
+    try:
+        begin()
+        for module in (interruptions, flight):
+            monkeypatch.setattr(module, "time_ns", late)
+        with pytest.raises(Late):
+            gc.collect()
+    finally:
+        gc.enable()
+        monkeypatch.undo()
         pyprof.shutdown()

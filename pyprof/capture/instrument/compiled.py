@@ -44,6 +44,13 @@ _module = _load()
 _exchange = look_up("torch.Tensor.__dlpack_c_exchange_api__", "")
 
 
+def collector_callback(function: Function) -> Function:
+    """Return a function for `gc.callbacks`, which Python prints the errors of: a handler's is raised after it.
+
+    Only if the compiled path is there."""
+    return function if _module is None else _module.collector_callback(function)
+
+
 def watch(of: Recorder, threads: Any) -> Any:
     """Return the shared state of a recorder's compiled wrappers; None without them."""
     if _module is None:

@@ -22,6 +22,7 @@ from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import part
 from pyprof.capture.instrument import notebook_cells
 from pyprof.capture.instrument.attribute_registry import Registry
+from pyprof.capture.instrument.compiled import collector_callback
 from pyprof.capture.instrument.recorder import PUSH_POP, RangeRecord, local, recorder
 from pyprof.capture.instrument.stacks import OWN
 from pyprof.capture.instrument.user_ranges import safely
@@ -33,7 +34,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 def install(registry: Registry) -> None:
     """Follow both until the registry is undone."""
-    registry.add(gc.callbacks, functools.partial(safely, _collects))
+    registry.add(gc.callbacks, collector_callback(functools.partial(safely, _collects)))
     with part("torch.serialization._open_zipfile_writer", "time in torch.save"):
         _install_saving(registry)
 
