@@ -22,7 +22,7 @@ from pyprof.prof.unknown_costs import why
 from tests import build, cli
 from tests.build import LONG, recording
 
-ROUNDS = 100 if LONG else 12  # calls of every formula
+ROUNDS = 30 if LONG else 6  # calls of every formula
 
 # What a recording may hold in the place of a size, a flag or a dimension.
 ODD: list[Value] = [
