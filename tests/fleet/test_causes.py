@@ -67,7 +67,7 @@ def assert_equal(summary: Profile, whole: Profile) -> None:
         pd.testing.assert_frame_equal(one, other)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_database_without_arrivals_has_the_same_causes(seed: int, tmp_path: Path) -> None:
     whole = pyprof.load(written(tmp_path / "run", random_files(seed)))
     assert len(whole.report("stragglers"))
@@ -135,7 +135,13 @@ def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> 
     assert_equal(opened.summary, whole)
 
 
-@pytest.mark.parametrize("fault", PART)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        fault if fault in ("loader", "kernel") else pytest.param(fault, marks=pytest.mark.long)
+        for fault in PART
+    ],
+)
 def test_a_fleet_names_the_guilty_rank_and_its_part(fault: str, tmp_path: Path) -> None:
     what = simulated.plan(0, fault)._replace(ranks=3, guilty=1)
     run = simulated.write(tmp_path / "run", simulated.files(what, 3, 0))
