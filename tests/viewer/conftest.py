@@ -24,6 +24,7 @@ from pyprof.viewer.request_context import Server
 from pyprof.viewer.security import Guard
 from pyprof.viewer.serve import listening
 from tests.build import Recording, call, recording, write_capture
+from tests.viewer.workers import Workers, forked
 from tests.waiting import HANG
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -135,6 +136,19 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers() -> Iterator[Workers]:
+    """Children of servers are forks."""
+    with forked() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def children(workers: Workers) -> Callable[[], set[int]]:
+    """The processes that servers have started."""
+    return workers.children
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from pyprof.viewer import engine, overview, request_context
 from pyprof.viewer.guarded_store import Deadline
 from pyprof.viewer.problems import Trouble
 from tests.viewer.conftest import serving
-from tests.viewer.test_jobs import children
 from tests.waiting import until
 
 FOREVER = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
@@ -67,7 +66,7 @@ def test_a_statement_ends_when_the_client_leaves(made, endless):
 SLEEPS = "import time; time.sleep(60)"
 
 
-def test_a_process_ends_when_the_client_leaves(made, monkeypatch):
+def test_a_process_ends_when_the_client_leaves(made, monkeypatch, children):
     monkeypatch.setattr(engine, "_GRACE", 0.1)
     with serving(made) as client:
         client.json("/api/profile")
@@ -109,7 +108,7 @@ def test_who_asks_while_a_process_is_on_its_way_out_gets_an_answer_of_his_own(mo
     assert len(calls) == 2
 
 
-def test_a_process_ends_when_time_is_up(made, monkeypatch):
+def test_a_process_ends_when_time_is_up(made, monkeypatch, children):
     monkeypatch.setattr(engine, "_GRACE", 0.1)
     monkeypatch.setattr(request_context, "PATIENCE", 0.3)
     with serving(made) as client:

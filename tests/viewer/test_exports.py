@@ -22,7 +22,6 @@ from pyprof.viewer.column_table import Frame, arrow, stream
 from pyprof.viewer.event_routes import EVENTS, ITERATIONS, OPERATORS
 from pyprof.viewer.exports import of_outline, outline, sink
 from tests.viewer.conftest import HOSTILE, STEPS, serving
-from tests.viewer.test_jobs import children
 from tests.viewer.test_reports import cells
 from tests.waiting import until
 
@@ -227,11 +226,11 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
         )
 
 
-NEVER = "import time; from pyprof.viewer.tasks import TASKS; TASKS['rows'] = lambda *a, **k: time.sleep(3600); main()"
+NEVER = "import time; from pyprof.viewer.tasks import TASKS; TASKS._items['rows'] = lambda *a, **k: time.sleep(3600); main()"
 
 
 @pytest.mark.long
-def test_exports_that_nobody_waits_for(made, monkeypatch, tmp_path):
+def test_exports_that_nobody_waits_for(made, monkeypatch, tmp_path, children):
     """They take nothing from other requests while they run, and end with those who asked."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with serving(made) as client:

@@ -143,19 +143,7 @@ def state(asking, job):
     return asking.json(f"/api/jobs/{job['id']}")
 
 
-def children() -> set[int]:
-    own = str(os.getpid())
-    out = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[1] == own:
-                out.add(int(entry.name))
-        except OSError:
-            continue
-    return out
-
-
-def test_cancelling_ends_the_process(asking, slow):
+def test_cancelling_ends_the_process(asking, slow, children):
     asking.json("/api/profile")
     before = children()
     job = asking.job(start=1, stop=2)
@@ -170,7 +158,7 @@ def test_cancelling_ends_the_process(asking, slow):
     assert asking.http.delete(f"/api/jobs/{job['id']}").json()["state"] == "cancelled"
 
 
-def test_a_process_that_is_killed(asking, slow, monkeypatch):
+def test_a_process_that_is_killed(asking, slow, children, monkeypatch):
     asking.json("/api/profile")
     before = children()
     job = asking.job(start=1, stop=2)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import gzip
 import hashlib
 import html.parser
 import re
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,9 @@ from pyprof import session
 from pyprof.commands.main import main
 from pyprof.errors import PyProfError
 from pyprof.session import Profile, Selection
-from pyprof.viewer import one_file, static_files
+from pyprof.viewer import engine, one_file, static_files
 from pyprof.viewer.anonymous import Names
+from pyprof.viewer.page_answers import Collected
 from tests import kineto
 from tests.build import call, recording, write_capture
 from tests.one_file import contents, script
@@ -47,6 +50,25 @@ SECRETS = (
     "lemur",
     "walrus",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def once() -> Iterator[None]:
+    """What a file has is worked out once for each recording: writing it is the smaller part of the work."""
+    kept: dict[tuple[bytes, int], Collected] = {}
+    work_out = one_file._collected
+
+    async def collected(path: str, aggregation: int, progress: Callable[[float], None]) -> Collected:
+        key = hashlib.sha256(Path(path).read_bytes()).digest(), aggregation
+        if key not in kept:
+            kept[key] = await work_out(path, aggregation, progress)
+            del kept[key]._app, kept[key]._free  # cannot be copied
+        return copy.deepcopy(kept[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_file, "_collected", collected)
+        patch.setattr(engine.Engine.__init__, "__defaults__", (1,))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -290,6 +312,7 @@ def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(
     transformer: Path, tmp_path: Path
 ):
@@ -332,8 +355,9 @@ def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(
     assert times[0] == times[1]
 
 
-def test_a_long_recording_has_less_and_is_small(data: Path, tmp_path: Path):
-    session.load(data / "kineto" / "v100_216k_events.json.gz").page(tmp_path / "net.html")
+@pytest.mark.long
+def test_a_long_recording_has_less_and_is_small(recorded: Callable[[str], Profile], tmp_path: Path):
+    recorded("kineto/v100_216k_events.json.gz").page(tmp_path / "net.html")
     assert 1_000_000 < (tmp_path / "net.html").stat().st_size <= one_file.LARGEST
     inside = contents(tmp_path / "net.html")
     assert any("a coarser picture" in note for note in inside["left_out"])
@@ -349,10 +373,19 @@ def test_a_long_recording_has_less_and_is_small(data: Path, tmp_path: Path):
 START = 4_800_000_000_000_000  # ns: 55 days after the clock's zero
 
 
-@pytest.mark.parametrize("far", [1, 10**6, 4 * 10**12])
-@pytest.mark.parametrize("count", [1, 6000])
-def test_events_that_are_far_apart_are_a_page(far: int, count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("far", "count"), [(1, 1), (4 * 10**12, 6000), pytest.param(10**6, 6000, marks=pytest.mark.long)]
+)
+def test_events_that_are_far_apart_are_a_page(
+    far: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of a function at a time in us, the others far after it: a million tiles have none."""
+
+    async def nothing(*more: object) -> None:
+        pass
+
+    for name in ("reports", "tree", "some_details", "table"):  # all but the timeline
+        monkeypatch.setattr(Collected, name, nothing)
     functions = [kineto.function("a.py(1): f", START + 100 * i, START + 100 * i + 100) for i in range(count)]
     other = kineto.function("a.py(1): f", 1000 * far, 1000 * far + 1000)
     work = kineto.op("aten::mm", START + 1000, START + 10_000)
