@@ -4,6 +4,8 @@ scripts, reports of the content security policy, requests to anything but our se
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import re
 import shutil
@@ -21,13 +23,16 @@ from tests.reports.ranks import K
 from tests.reports.ranks import run as run_of
 from tests.viewer.browser import traces as two_runs
 from tests.viewer.conftest import Asking, serving
+from tests.viewer.in_process import in_process
 
 # The headless shell first: it draws the same, and a tab of it takes a third of the processor time of a whole browser's.
 _BROWSERS = "chromium-headless-shell", "chromium", "google-chrome"
 CHROMIUM = os.environ.get("PYPROF_CHROMIUM") or next(filter(None, map(shutil.which, _BROWSERS)), None)
+# One process draws all pages, next to the browser's own: starting one for each took as long as what a test did in it.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", "--in-process-gpu", "--process-per-site",
+    "--renderer-process-limit=1",
 ]  # fmt: skip
 MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
 CPU = "".join(f"op seq={n} {MM}\n    op seq={n} aten::mm\n        wait {50 + n}\n" for n in range(3))
@@ -142,9 +147,9 @@ def plain(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-@pytest.fixture(scope="module")  # its event loop would be in the way of other modules'
-def chromium() -> Iterator[Any]:
-    """The browser. Skips where there is none, or no page."""
+@pytest.fixture(scope="session")
+def launched() -> Iterator[tuple[Any, asyncio.AbstractEventLoop]]:
+    """The browser, one per process of tests, with Playwright's event loop. Skips where there is none, or no page."""
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium-headless-shell, or PYPROF_CHROMIUM=PATH")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -153,9 +158,21 @@ def chromium() -> Iterator[Any]:
     if not (built.STATIC / "index.html").is_file():
         pytest.skip("the page is not built: make page")
     with api.sync_playwright() as playwright:
+        loop = asyncio.get_running_loop()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
         browser.close()
+
+
+@pytest.fixture
+def chromium(launched: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
+    """The browser, for one test: between its tests this thread has no event loop, and others can have their own."""
+    browser, loop = launched
+    asyncio._set_running_loop(loop)
+    yield browser
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="session")
@@ -195,10 +212,17 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         yield asking
 
 
+@pytest.fixture(autouse=True)
+def _tasks_are_threads() -> Iterator[None]:
+    with in_process():
+        yield
+
+
 def read(asking: Asking, **run: str) -> None:
     """Wait until a run has been read."""
-    while asking.http.get("/api/profile", params=run).status_code == 503:
-        time.sleep(0.1)
+    with in_process():
+        while asking.http.get("/api/profile", params=run).status_code == 503:
+            time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")
@@ -216,38 +240,35 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
 Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
-def contexts(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Contexts of the browser by theme and size: shared by the tests of a module, as a page that is in the cache is
-    there in half the time."""
-    shared: dict[tuple[str, int, int], Any] = {}
+@pytest.fixture(scope="session")
+def contexts(launched: tuple[Any, asyncio.AbstractEventLoop]) -> Callable[..., Any]:
+    """Contexts of the browser by theme and size: shared by all tests, as a page that is in the cache is there in half
+    the time."""
 
-    def context(theme: str, width: int, height: int) -> Any:
-        key = theme, width, height
-        if key not in shared:
-            shared[key] = chromium.new_context(
-                viewport={"width": width, "height": height},
-                color_scheme=theme,
-                reduced_motion="reduce",
-                accept_downloads=True,
-            )
-            shared[key].set_default_timeout(60_000)  # on a busy machine a page takes its time
-        return shared[key]
+    @functools.cache
+    def context(theme: str, width: int, height: int, url: str) -> Any:
+        made = launched[0].new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=theme,
+            reduced_motion="reduce",
+            accept_downloads=True,
+        )
+        made.set_default_timeout(60_000)  # on a busy machine a page takes its time
+        made.new_page().goto(f"{url}/icon.svg")  # the process that draws stays while there is a tab
+        return made
 
-    yield context
-    for one in shared.values():
-        one.close()
+    return context
 
 
 @pytest.fixture
-def opened(contexts: Callable[..., Any], client: Asking) -> Iterator[Open]:
+def opened(chromium: Any, contexts: Callable[..., Any], client: Asking) -> Iterator[Open]:
     """Opens tabs that remember nothing of the tests before; by default on the server of `client`."""
     pages: list[Page] = []
 
     def open_(
         server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720
     ) -> Page:
-        tab = contexts(theme, width, height).new_page()
+        tab = contexts(theme, width, height, client.url).new_page()
         pages.append(Page(tab, (server or client).url))
         return pages[-1]
 
