@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,8 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pyprof import session
-from tests.build import recording, write_capture
-from tests.viewer.browser.conftest import MM, Open, Page, axe
+from tests.viewer.browser.conftest import Open, Page, axe
 from tests.viewer.conftest import STEPS, Asking, serving
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
@@ -87,8 +85,8 @@ def events(prof: session.Profile, number: int) -> list[tuple[int, int, int]]:
     )
 
 
-@pytest.mark.statement("PT01", "PMO06", "WT01", "WX03")
-def test_the_rows_are_the_tracks(page: Page, client: Asking):
+@pytest.mark.statement("PT01", "PMO06", "WT01", "WX03", "WP01")
+def test_the_rows_are_the_tracks_and_steps_are_marked(page: Page, client: Asking):
     start(page)
     shown = page.tab.eval_on_selector_all(
         "[data-track]", "rows => rows.map(row => Number(row.dataset.track))"
@@ -110,6 +108,12 @@ def test_the_rows_are_the_tracks(page: Page, client: Asking):
     drawn(page)
     assert page.find(".toolbar button:has-text('View, filtered')").count() == 1
     assert page.find("[data-track]").count() == 1
+    start(page)
+    assert (
+        "launch-bound"
+        in " ".join(page.find("[aria-label=Colors] li").all_inner_texts()).partition("Idle:")[2]
+    )
+    assert page.find("[data-axis] .step").count() == STEPS
 
 
 @pytest.mark.statement("WT06", "WT07", "PT04", "WX01")
@@ -162,10 +166,9 @@ def test_keys_and_gestures_move_the_window(page: Page):
 
 
 @pytest.mark.statement("WT04", "WT05")
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: session.Profile, theme: str):
+def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: session.Profile):
     """Found by the API, not by what draws; in the middle of every event that is wide enough, at two zooms."""
-    page = opened(theme=theme, width=1400, height=900)
+    page = opened(width=1400, height=900)
     colors = client.json("/api/timeline/colors", by="kernel")
     names = dict(prof.database.rows("select id, name from event"))
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
@@ -194,13 +197,13 @@ def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: 
                 }""",
                 [x - box["x"], y + 6 - box["y"]],
             )
-            assert pixel[:3] == expected, (id_, theme)
+            assert pixel[:3] == expected, id_
             checked += 1
     assert checked >= 3
 
 
-@pytest.mark.statement("WT02", "WT03", "WT08", "WE01")
-def test_hover_and_select(page: Page, client: Asking, prof: session.Profile):
+@pytest.mark.statement("WT02", "WT03", "WT08", "WE01", "PT03", "WX05")
+def test_an_event_is_hovered_selected_and_has_its_arrow(page: Page, client: Asking, prof: session.Profile):
     number = stream(client, 8)
     id_, begin, end = events(prof, 8)[2]
     start(page, **{"from": str(begin - 50), "to": str(end + 50)})
@@ -216,10 +219,6 @@ def test_hover_and_select(page: Page, client: Asking, prof: session.Profile):
     aside.wait_for()
     title = aside.locator("h2").inner_text()
     assert title in page.find("[data-strip]").inner_text()
-
-
-@pytest.mark.statement("PT03", "WX05")
-def test_arrows_end_at_their_events(page: Page, client: Asking, prof: session.Profile):
     id_, begin, end = events(prof, 8)[0]
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start(page, **{"from": str(low), "to": str(low + (high - low) // 4)})
@@ -241,8 +240,8 @@ def test_arrows_end_at_their_events(page: Page, client: Asking, prof: session.Pr
     assert page.tab.evaluate("window.timeline.scene.ends") == []
 
 
-@pytest.mark.statement("WX02", "WU02", "WX07", "WX09", "WY05")
-def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
+@pytest.mark.statement("WX02", "WU02", "WX07", "WX09", "WY05", "WX10")
+def test_an_area_is_added_up_and_is_a_flame_graph(page: Page, client: Asking, prof: session.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start(page, **{"from": str(low), "to": str(high)})
     box = surface(page)
@@ -267,27 +266,6 @@ def test_an_area_is_added_up(page: Page, client: Asking, prof: session.Profile):
     page.tab.keyboard.press("Escape")
     drawn(page)
     assert "area=" not in page.parameters()
-
-
-def test_busy_without_what_was_not_recorded(opened: Open, tmp_path: Path):
-    """The second share leaves out idle time whose cause the recording cannot know: after the last launch."""
-    text = f"{MM}\n    > 70 gemm\n{MM}\n    > 30 gemm\nop aten::relu\n    wait 500\n"
-    path = tmp_path / "net_dldb.sqlite"
-    session.load(write_capture(tmp_path / "net.sqlite", recording(text))).save(path)
-    with serving(path) as server:
-        page = opened(server)
-        start(page)
-        (shown,) = page.find("[data-device]").all_inner_texts()
-        begin, end = window(page)
-        (one,) = server.json("/api/timeline/selection", start=begin, end=end)["devices"]
-    unknown = sum(cause["time"] for cause in one["causes"] if cause["cause"] == "not recorded")
-    assert unknown  # the kernels end before the last operator
-    assert f"busy {100 * one['busy'] / one['length']:.1f} % of" in shown
-    assert f"({100 * one['busy'] / (one['length'] - unknown):.1f} % without what was not recorded)" in shown
-
-
-@pytest.mark.statement("WX10")
-def test_an_area_as_a_flame_graph(page: Page, client: Asking, prof: session.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     first, last = low + (high - low) // 4, high - (high - low) // 4
     start(page, area=f"{first}_{last}")
@@ -314,41 +292,6 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
 def whole(server: Asking) -> dict[str, int]:
     run = server.json("/api/timeline")
     return {"start": run["start"], "end": run["end"]}
-
-
-def test_rows_of_a_table_have_their_work(opened: Open, worked: Asking):
-    """A sum that lacks kernels is a lower bound, and says how many; what has none has a dash."""
-    page = opened(worked)
-    start(page, sum="operator")
-    assert page.find(".selection [data-work]").count() == 0
-    page.find("[data-with-work]").check()
-    page.find(".selection [data-work]").first.wait_for()
-    answer = worked.json("/api/timeline/selection", **whole(worked), work=True)
-    table = next(one for one in answer["tables"] if one["key"] == "operator")
-    bounds = unknown = 0
-    lines = page.find(".selection tbody tr")
-    for at, work in enumerate([*(row["work"] for row in table["rows"]), table["work"]]):
-        for key in ("flops", "bytes", "hfu", "mfu"):
-            cell = lines.nth(at).locator(f"[data-work='{key}']")
-            assert cell.get_attribute("data-value") == (None if work[key] is None else shortest(work[key]))
-            text, tip = cell.inner_text(), cell.get_attribute("data-tip")
-            if not work["kernels"]:
-                assert text == "–"
-            elif work[key] is None:
-                assert text == "na"
-                unknown += 1
-            elif key in ("flops", "bytes"):
-                assert text.startswith("≥ ") == (work[f"{key}_unknown"] > 0)
-                bounds += text.startswith("≥ ")
-            if work["kernels"] and work[f"{key}_unknown"]:
-                assert tip == f"unknown for {work[f'{key}_unknown']:,} of {work['kernels']:,} kernels"
-    assert bounds
-    assert unknown
-
-
-def shortest(number: float) -> str:
-    """As JavaScript writes it."""
-    return str(int(number)) if number == int(number) else repr(number)
 
 
 @pytest.mark.statement("WO01", "WO02")
@@ -389,64 +332,10 @@ def test_an_area_as_a_tree_of_operators_and_kernels(opened: Open, worked: Asking
     assert set(shown()) >= {row["module"] for row in names}
 
 
-@pytest.mark.statement("WX06")
-def test_durations_of_the_selected_name(page: Page, client: Asking, prof: session.Profile):
-    """In the visible time; a click on a bar finds its events and selects the longest."""
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    ((id_, name),) = prof.database.rows(
-        "select id, name from event where stream = 7 order by start_ns limit 1"
-    )
-    start(page, d=f"launch:{id_}", **{"from": str(low), "to": str(high)})
-    page.find("[data-median]").first.wait_for()
-    lengths = sorted(
-        length for (length,) in prof.database.rows("select duration_ns from event where name = ?", (name,))
-    )
-    assert page.find("[data-durations]").first.get_attribute("data-durations") == str(len(lengths))
-    assert page.find("[data-median]").first.get_attribute("data-median") == str(
-        lengths[(len(lengths) - 1) // 2]
-    )
-    bar = page.find("[data-bar]:not(:disabled)").first
-    bar.click()
-    page.find("[data-hits]").first.wait_for()
-    drawn(page)
-    assert page.find("[data-hits]").first.inner_text().endswith(f" of {lengths.count(lengths[0])}")
-
-
-@pytest.mark.statement("WX06")
-def test_a_bar_of_durations_leads_to_its_longest_event(opened: Open, worked: Asking):
-    """Of those in the time, which is not all: a bar has many durations, and the longest of all is outside."""
-    kernels = worked.json("/api/timeline/hits", find="stream:7", limit=200)["hits"]
-    track = kernels[0]["track"]
-    run = worked.json("/api/timeline")
-    end = (run["start"] + run["end"]) // 2 if len(kernels) > 100 else run["end"]
-
-    def inside(name: int, low: int, high: int) -> list[dict[str, Any]]:
-        own = [one for one in kernels if one["name"] == name and one["start"] < end]
-        return [one for one in own if low <= one["end"] - one["start"] < high]
-
-    bars = []
-    for name in {one["name"] for one in kernels}:
-        found = worked.json("/api/timeline/durations", track=track, name=name, start=run["start"], end=end)
-        for at, (low, high) in enumerate(zip(found["edges"], found["edges"][1:])):
-            events_ = inside(name, low, high)
-            if len({one["end"] - one["start"] for one in events_}) > 1:
-                bars.append((at, events_))
-    at, events_ = max(bars, key=lambda one: len(one[1]))
-    longest = max(events_, key=lambda one: one["end"] - one["start"])
-    other = min(events_, key=lambda one: one["end"] - one["start"])
-    page = opened(worked)
-    start(page, d=f"launch:{other['id']}", area=f"{run['start']}_{end}")
-    page.find(f"[data-bar='{at}']").click()
-    page.find(f"aside[data-drawer='launch:{longest['id']}']").wait_for()
-    drawn(page)
-    assert page.tab.evaluate("window.timeline.picture.selected.id") == longest["id"]
-    assert page.find(f"[data-bar='{at}'].own").count() == 1
-    assert len(page.tab.evaluate("window.timeline.scene.ticks"))
-    assert page.find("[data-hits]").inner_text().partition(" of ")[2] >= str(len(events_))
-
-
-@pytest.mark.statement("WY11", "WX04")
-def test_the_keyboard_alone(page: Page, client: Asking, prof: session.Profile):
+@pytest.mark.statement("WY11", "WX04", "WX06")
+def test_the_keyboard_alone_leads_to_an_event_and_its_durations(
+    page: Page, client: Asking, prof: session.Profile
+):
     """From the lanes to a kernel's details, and what a screen reader is told on the way."""
     first, second, *_ = events(prof, 8)
     start(page, **{"from": str(first[1] - 200), "to": str(second[2] + 200)})
@@ -473,6 +362,24 @@ def test_the_keyboard_alone(page: Page, client: Asking, prof: session.Profile):
     names = {name for (name,) in prof.database.rows("select coalesce(short_name, name) from kernel_name")}
     assert rows.count() >= 2
     assert {text.split("\t")[0] for text in rows.all_inner_texts()} <= names
+    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
+    ((id_, name),) = prof.database.rows(
+        "select id, name from event where stream = 7 order by start_ns limit 1"
+    )
+    start(page, d=f"launch:{id_}", **{"from": str(low), "to": str(high)})
+    page.find("[data-median]").first.wait_for()
+    lengths = sorted(
+        length for (length,) in prof.database.rows("select duration_ns from event where name = ?", (name,))
+    )
+    assert page.find("[data-durations]").first.get_attribute("data-durations") == str(len(lengths))
+    assert page.find("[data-median]").first.get_attribute("data-median") == str(
+        lengths[(len(lengths) - 1) // 2]
+    )
+    bar = page.find("[data-bar]:not(:disabled)").first
+    bar.click()
+    page.find("[data-hits]").first.wait_for()
+    drawn(page)
+    assert page.find("[data-hits]").first.inner_text().endswith(f" of {lengths.count(lengths[0])}")
 
 
 @pytest.mark.statement("WX08")
@@ -595,32 +502,6 @@ def test_counters_are_curves(page: Page, client: Asking, prof: session.Profile):
     assert page.find("[data-counter]").count() == 0
 
 
-@pytest.mark.statement("WY10")
-def test_what_is_unknown_is_hatched(opened: Open, copied: Callable[[], Path], prof: session.Profile):
-    path = copied()
-    begin, end = prof.database.rows(
-        "select start_ns, start_ns + duration_ns from event where stream = 8 order by start_ns limit 1"
-    )[0]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("update event set tc = null")
-    with serving(path) as server:
-        page = opened(server)
-        start(page, **{"from": str(begin), "to": str(end), "counters": "on"})
-        drawn(page)
-        pixels = [page.tab.evaluate(COLUMN, ["tensor", 100 + x]) for x in range(12)]
-        drawn_share = sum(map(sum, pixels)) / sum(map(len, pixels))
-        assert 0.15 < drawn_share < 0.6
-        assert pixels[0] != pixels[1]  # slanted
-        page.tab.mouse.move(
-            surface(page)["x"] + 100, page.find("[data-counter=tensor]").bounding_box()["y"] + 9
-        )
-        assert (
-            page.find("[data-counter-tip]")
-            .inner_text()
-            .startswith("tensor cores na\nunknown in 100.0 % of the time")
-        )
-
-
 def downloaded(page: Page, item: str) -> Any:
     page.find("button:has-text('Export')").click()
     with page.tab.expect_download() as download:
@@ -628,13 +509,20 @@ def downloaded(page: Page, item: str) -> Any:
     return download.value
 
 
-def test_pauses_are_hatched_and_said(opened: Open, copied: Callable[[], Path], prof: session.Profile):
-    """In every track of the process, where they were; the line below says how long they are of what is visible."""
+@pytest.mark.statement("WY10")
+def test_what_is_unknown_and_pauses_are_hatched(
+    opened: Open, copied: Callable[[], Path], prof: session.Profile
+):
+    """Pauses in every track of the process; the line below says how long they are of what is visible."""
     path = copied()
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     begin, end = low + (high - low) // 4, low + (high - low) // 2
     with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update event set tc = null")
         connection.execute("insert into pause values (0, ?, ?, 1), (0, ?, ?, 0)", (begin, end, low, begin))
+    first, last = prof.database.rows(
+        "select start_ns, start_ns + duration_ns from event where stream = 8 order by start_ns limit 1"
+    )[0]
     with serving(path) as server:
         page = opened(server, height=1400)
         start(page, **{"from": str(low), "to": str(high)})
@@ -654,8 +542,15 @@ def test_pauses_are_hatched_and_said(opened: Open, copied: Callable[[], Path], p
             f"hatched: {end - half} ns in which PyProf read the recording"
             in page.find("[data-strip]").inner_text()
         )
-        start(page, **{"from": str(end), "to": str(high)})
-        assert "hatched" not in page.find("[data-strip]").inner_text()
+        start(page, **{"from": str(first), "to": str(last), "counters": "on"})
+        pixels = [page.tab.evaluate(COLUMN, ["tensor", 100 + x]) for x in range(12)]
+        drawn_share = sum(map(sum, pixels)) / sum(map(len, pixels))
+        assert 0.15 < drawn_share < 0.6
+        assert pixels[0] != pixels[1]  # slanted
+        counter = page.find("[data-counter=tensor]").bounding_box()
+        page.tab.mouse.move(surface(page)["x"] + 100, counter["y"] + 9)
+        said = page.find("[data-counter-tip]").inner_text()
+        assert said.startswith("tensor cores na\nunknown in 100.0 % of the time")
 
 
 def color_of(page: Page, group: int) -> tuple[int, int, int]:
@@ -721,20 +616,6 @@ def test_pictures_have_the_events_that_are_shown(opened: Open, client: Asking, p
     assert all(one.get("href").startswith("data:image/png;base64,") for one in root.iter(f"{space}image"))
 
 
-@pytest.mark.statement("WX11")
-def test_a_trace_of_the_selected_time(page: Page, prof: session.Profile, tmp_path: Path):
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    for address, first, last in (
-        ({"from": str(low), "to": str(high)}, low, high),
-        ({"area": f"{low + 100}_{low + 400}"}, low + 100, low + 400),
-    ):
-        start(page, **address)
-        file = downloaded(page, "Chrome trace")
-        assert file.suggested_filename == f"net_{first}_{last}.pt.trace.json.gz"
-        prof.export("chrome", tmp_path / "own.json.gz", first, last)
-        assert file.path().read_bytes() == (tmp_path / "own.json.gz").read_bytes()
-
-
 @pytest.mark.statement("WE03", "WS01")
 def test_hits_of_a_search_are_walked(page: Page, client: Asking):
     """With Enter in the field and with keys in the lanes; the view follows, and Details are of the hit."""
@@ -781,46 +662,8 @@ def at_hit(page: Page, hits: list[dict[str, Any]], number: int) -> None:
     assert one["start"] <= high
 
 
-@pytest.mark.statement("WS01")
-def test_ticks_show_where_the_hits_are(page: Page, client: Asking, prof: session.Profile):
-    """Above the lanes, and in the minimap also of those outside of the view."""
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    middle = (low + high) // 2
-    start(page, **{"from": str(middle), "to": str(high), "find": "sgemm"})
-    hits = client.json("/api/timeline/hits", find="sgemm", limit=200)["hits"]
-    ratio = page.tab.evaluate("document.querySelector('.canvases canvas').width") / surface(page)["width"]
-    ticks = page.tab.evaluate("window.timeline.scene.ticks")
-    expected = [one for one in hits if one["end"] > middle]
-    assert len(ticks) == len(expected)
-    for (number, x), one in zip(ticks, expected):
-        assert number == one["track"]
-        shown = column(page, max(one["start"], middle)) - surface(page)["x"]
-        assert abs(x / ratio - shown) <= surface(page)["width"] / 1024 + 1
-    drawn_at = page.tab.evaluate(
-        """() => {
-            const canvas = document.querySelector("[data-ticks]");
-            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, 1).data;
-            return [...data].flatMap((value, at) => (at % 4 === 3 && value ? [(at - 3) / 4 / canvas.width] : []));
-        }"""
-    )
-    run = client.json("/api/timeline")
-    span = run["end"] - run["start"]
-    for one in hits:
-        at = (one["start"] - run["start"] + 0.01 * span) / (1.02 * span)
-        assert min(abs(at - each) for each in drawn_at) < 0.003
-    assert len(drawn_at) <= len(hits)
-
-
-def test_a_search_without_hits_and_a_wrong_one(page: Page):
-    start(page, find="no such kernel")
-    assert page.find("[data-hits]").inner_text() == "no event"
-    page.tab.goto(f"{page.url}/?test=1#/timeline?find={'dur:>5parsecs'}")
-    page.until("text=parsecs is not a unit", 1)
-    page.wrong = [text for text in page.wrong if "422" not in text]  # the browser's own line
-
-
 @pytest.mark.statement("WY08")
-def test_a_row_of_a_table_leads_to_its_event(page: Page, prof: session.Profile):
+def test_rows_of_tables_lead_to_their_time(page: Page, prof: session.Profile):
     longest = prof.database.rows(
         "select id, start_ns, duration_ns from event order by duration_ns desc, id limit 1"
     )[0]
@@ -830,9 +673,6 @@ def test_a_row_of_a_table_leads_to_its_event(page: Page, prof: session.Profile):
     low, high = window_of(page)
     assert low < longest[1] < longest[1] + longest[2] < high
     assert page.find(f"aside[data-drawer='launch:{longest[0]}']").count() == 1
-
-
-def test_an_iteration_is_added_up(page: Page, prof: session.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from iteration where number = 2")[0]
     page.go("iterations", d="iteration:2")
     page.find("[data-on-timeline]").click()
@@ -841,26 +681,12 @@ def test_an_iteration_is_added_up(page: Page, prof: session.Profile):
     page.find(f"[data-selection='{low}-{high}']").wait_for()
 
 
-def test_an_area_is_added_up_however_late_the_tracks_are(page: Page, prof: session.Profile):
-    low, high = prof.database.rows("select start_ns, end_ns from iteration where number = 2")[0]
-    late: list[Any] = []
-    page.tab.route(re.compile("/api/timeline$"), lambda route: late.append(route))
-    with page.tab.expect_request(re.compile("/api/timeline$")):
-        page.tab.goto(f"{page.url}/?test=1#/timeline?area={low}_{high}")
-    page.wait("window.timeline && !window.timeline.underway")
-    for route in late:
-        route.continue_()
-    page.find(f"[data-selection='{low}-{high}']").wait_for()
-
-
 def window_of(page: Page) -> tuple[int, int]:
     values = dict(part.split("=") for part in page.parameters().partition("?")[2].split("&"))
     return int(values["from"]), int(values["to"])
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_accessible(opened: Open, theme: str):
-    page = opened(theme=theme)
+def test_it_is_accessible(page: Page):
     start(page, counters="on", find="gemm", sum="tree")
     page.find("[data-tree] [data-node]").first.wait_for()
     page.find("button:has-text('List')").click()
@@ -868,36 +694,21 @@ def test_it_is_accessible(opened: Open, theme: str):
     drawn(page)
     page.tab.evaluate(axe())
     named = "rules: { 'label-content-name-mismatch': { enabled: true } }"
-    found = page.tab.evaluate(f"axe.run(document, {{ resultTypes: ['violations'], {named} }})")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    for theme, which in (("light", named), ("dark", "runOnly: ['color-contrast']")):
+        page.tab.emulate_media(color_scheme=theme)
+        page.tab.wait_for_selector(f'html[data-theme="{theme}"]')
+        found = page.tab.evaluate(f"axe.run(document, {{ resultTypes: ['violations'], {which} }})")
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == [], theme
 
 
-def test_what_is_written_on_a_button_is_in_its_name(opened: Open, worked: Asking):
-    """As who speaks to the page has to say it: also of tracks that are folded, unfolded and pinned."""
-    page = opened(worked)
-    start(page)
-    folded = page.find("[data-track] [aria-label*='more lanes of']")
-    assert folded.count()
-    first = page.find("[data-track]:has([aria-label*='more lanes of'])").first.get_attribute("data-track")
-    for more in ({}, {"open": first, "pin": first}):
-        start(page, **more)
-        page.tab.evaluate(axe())
-        found = page.tab.evaluate(
-            "axe.run({ include: '.page' }, { runOnly: ['label-content-name-mismatch'] })"
-        )
-        assert [one["nodes"][0]["html"] for one in found["violations"]] == []
-        assert found["passes"][0]["nodes"]
-    assert page.find("[data-track] [aria-label^='fewer lanes of']").count() == 1
-    assert page.find("[data-track] [aria-label^='Unpin']").count() == 1
-
-
-@pytest.mark.parametrize(("width", "height", "lines"), [(1280, 800, 1), (390, 844, 2)])
-def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking, width: int, height: int, lines: int):
+def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking):
     """The controls are one line, on a phone two, however many of them there are."""
-    page = opened(ranks, width=width, height=height)
-    for more in ({}, {"align": "collective:1", "find": "sgemm", "hits": "on"}):
-        start(page, **more)
-        assert page.find("[data-aligned]").count() == ("align" in more)
+    page = opened(ranks)
+    start(page, align="collective:1", find="sgemm", hits="on")
+    assert page.find("[data-aligned]").count() == 1
+    for width, height, lines in ((1280, 800, 1), (390, 844, 2)):
+        page.tab.set_viewport_size({"width": width, "height": height})
+        drawn(page)
         shown = page.find(".toolbar button:visible, .toolbar input:visible").all()
         middles = [box["y"] + box["height"] / 2 for box in (one.bounding_box() for one in shown)]
         assert len({round(y / 4) for y in middles}) == lines, middles
@@ -908,16 +719,6 @@ def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking, width: i
         assert surface(page)["height"] > min(
             least, page.tab.evaluate("window.timeline.picture.layout.height") - 2
         )
-
-
-def test_a_recording_without_a_gpu(opened: Open, on_cpu: Asking):
-    page = opened(on_cpu)
-    start(page)
-    kinds = {one["kind"] for one in tracks(on_cpu)}
-    assert "range" in kinds
-    assert not kinds & {"stream", "idle"}
-    assert page.find("[data-selection]").count() == 0
-    assert "GPU" not in page.find(".page").inner_text()
 
 
 def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
@@ -981,50 +782,6 @@ def test_lists_of_events_are_sorted(page: Page, client: Asking, prof: session.Pr
     page.find("[data-surface]").focus()
     page.tab.keyboard.press(",")
     at_hit(page, every["hits"], number - 1)
-
-
-def test_the_list_of_a_lane_is_sorted(page: Page, client: Asking, prof: session.Profile):
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    id_ = client.json("/api/timeline/hits", find="stream:7")["hits"][0]["id"]
-    start(page, d=f"launch:{id_}", **{"from": str(low), "to": str(high)})
-    page.find("[data-surface]").focus()
-    page.tab.keyboard.press("l")
-    page.find(".list tbody tr").first.wait_for()
-    page.find(".list [data-sort=dur]").click()
-    drawn(page)
-    assert headings(page, ".list") == {"name": None, "start": None, "dur": "descending", "count": None}
-    every = client.json("/api/timeline/hits", find="stream:7", limit=200)["hits"]
-    inside = [one for one in every if one["lane"] == 0]
-    expected = sorted(inside, key=lambda one: (one["start"] - one["end"], one["start"]))
-    starts = [one.inner_text() for one in page.find(".list tbody td:nth-child(2)").all()]
-    assert starts == [f"{one['start']:,}" for one in expected]
-    page.find(".list [data-sort=name]").click()
-    drawn(page)
-    names = [one.inner_text().lower() for one in page.find(".list tbody td:first-child").all()]
-    assert names == sorted(names)
-    assert len(set(names)) > 1
-
-
-@pytest.mark.statement("WU02")
-def test_sums_are_sorted_and_modules_have_self_time(page: Page, client: Asking):
-    start(page, sum="module")
-    page.find(".selection [data-sort]").first.wait_for()
-    assert page.find(".selection [data-sort=time]").inner_text().startswith("Self time")
-    assert "modules inside it" in (page.find(".selection [data-sort=time]").get_attribute("data-tip") or "")
-    page.find("[data-sum]").select_option("kernel")
-    page.find(".selection [data-sort=count]").click()
-    drawn(page)
-    run = client.json("/api/timeline")
-    tables = client.json("/api/timeline/selection", start=run["start"], end=run["end"], sort="-count")[
-        "tables"
-    ]
-    rows = next(one for one in tables if one["key"] == "kernel")["rows"]
-    counts = [row["count"] for row in rows]
-    assert counts == sorted(counts, reverse=True)
-    shown = [one.inner_text() for one in page.find(".selection tbody td:nth-child(4)").all()]
-    assert shown[:-1] == [f"{one:,}" for one in counts]
-    assert headings(page, ".selection")["count"] == "descending"
-    assert page.find(".selection [data-sort=time]").inner_text() == "Time"
 
 
 @pytest.mark.statement("WY05")
@@ -1174,93 +931,8 @@ def test_the_menu_of_an_event(page: Page, client: Asking, prof: session.Profile)
     assert page.find(f"aside[data-drawer='launch:{id_}']").count() == 1
 
 
-def test_the_menu_of_a_gap(page: Page, client: Asking, prof: session.Profile):
-    """Where nothing ran it is that of the gap; a pressed Shift leaves the browser's own."""
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    gaps = client.json("/api/timeline/hits", find="launch-bound", limit=1)["hits"]
-    middle = (gaps[0]["start"] + gaps[0]["end"]) / 2
-    start(page, **{"from": str(low), "to": str(high)})
-    page.tab.mouse.click(column(page, middle), row(page, gaps[0]["track"]), button="right")
-    entry(page, "Zoom to this gap").click()
-    drawn(page)
-    assert window(page)[0] <= gaps[0]["start"] < gaps[0]["end"] <= window(page)[1]
-    at = column(page, middle), row(page, gaps[0]["track"])
-    page.tab.mouse.click(*at, button="right")
-    assert page.find("[data-context]").count() == 1
-    page.tab.evaluate(axe())
-    found = page.tab.evaluate("axe.run('[data-context]', { resultTypes: ['violations'] })")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
-    page.tab.mouse.click(at[0] + 5, 5)
-    page.until("[data-context]", 0)
-    page.tab.keyboard.down("Shift")
-    page.tab.mouse.click(*at, button="right")
-    page.tab.keyboard.up("Shift")
-    assert page.find("[data-context]").count() == 0
-
-
 TIMES = """row => [row.dataset.group ?? row.dataset.total ?? row.dataset.part,
     ...["base", "other", "delta"].map((key) => Number(row.querySelector(`[data-${key}]`).dataset[key]))]"""
-
-
-@pytest.mark.statement("WP01")
-def test_steps_are_marked(page: Page):
-    """And the colors of idle time have their names in the legend."""
-    start(page)
-    assert (
-        "launch-bound"
-        in " ".join(page.find("[aria-label=Colors] li").all_inner_texts()).partition("Idle:")[2]
-    )
-    assert page.find("[data-axis] .step").count() == STEPS
-
-
-def test_the_curve_of_a_device_is_what_its_gaps_leave(page: Page, client: Asking, prof: session.Profile):
-    """At a moment where something ran, and at one where nothing did."""
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    running = sorted(prof.database.rows("select start_ns, start_ns + duration_ns from event"))
-    start(page, **{"from": str(low), "to": str(high)})
-    top = page.tab.evaluate("window.timeline.picture.layout.busy[0].top - window.timeline.picture.scroll")
-    y = surface(page)["y"] + top + 10
-    perpixel = (high - low) / surface(page)["width"]
-    checked = set()
-    for time in range(low + 20, high - 20, (high - low) // 40):
-        first, last = time - 2 * perpixel - 1, time + 2 * perpixel + 1
-        busy = any(a <= first and b >= last for a, b in running)
-        idle = not any(a < last and b > first for a, b in running)
-        if not busy and not idle:
-            continue
-        page.tab.mouse.move(column(page, time), y)
-        shown = page.find("[data-busy-tip] strong").inner_text()
-        assert shown == ("100.0 % busy" if busy else "0.0 % busy"), time
-        checked.add(shown)
-    assert len(checked) == 2
-
-
-def test_names_come_when_frames_are_late(page: Page, client: Asking, prof: session.Profile):
-    """What is selected is spelled out before a frame has asked for its name: the frame asks, and nothing stays open."""
-    id_, begin, end = events(prof, 8)[1]
-    tiles: list[Any] = []
-    page.tab.route("**/api/timeline/tiles*", lambda route: tiles.append(route))
-    page.tab.add_init_script(
-        """const late = [], now = window.requestAnimationFrame.bind(window);
-        window.requestAnimationFrame = (draw) => (window.held ? late.push(draw) : now(draw));
-        window.release = () => { window.held = false; late.forEach(now); };"""
-    )
-    with page.tab.expect_request("**/api/timeline/tiles*"):
-        page.tab.goto(f"{page.url}/?test=1#/timeline?from={begin - 300}&to={end + 300}&d=launch:{id_}")
-    page.tab.evaluate("window.held = true")
-    page.find("aside h2").wait_for()
-    assert tiles
-    for route in tiles:
-        route.continue_()
-    page.tab.unroute("**/api/timeline/tiles*")
-    strip = page.find("[data-strip]:has-text('starts at')")
-    strip.wait_for()
-    page.tab.evaluate("document.querySelector('[aria-label=\"Dark colours\"]').click()")  # all is drawn again
-    page.settled()
-    page.tab.evaluate("window.release()")
-    drawn(page)
-    title = page.find("aside h2").inner_text()
-    assert title in strip.inner_text()
 
 
 @pytest.mark.statement("WC01", "WC02", "WC03")
