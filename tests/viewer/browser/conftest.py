@@ -18,9 +18,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from pyprof import session
+from pyprof.viewer import demo
 from tests.build import call, recording, write_capture
 from tests.reports.ranks import K
 from tests.reports.ranks import run as run_of
+from tests.viewer import planted_ranks as planted
 from tests.viewer.browser import traces as two_runs
 from tests.viewer.conftest import Asking, serving
 from tests.viewer.in_process import in_process
@@ -181,6 +183,22 @@ def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     folder = tmp_path_factory.mktemp("cpu")
     session.load(write_capture(folder / "cpu.sqlite", recording(CPU))).save(folder / "cpu_dldb.sqlite")
     with serving(folder / "cpu_dldb.sqlite") as asking:
+        yield asking
+
+
+@pytest.fixture(scope="session")
+def example() -> Iterator[Asking]:
+    """A server of the example that PyProf contains."""
+    with serving(demo.RECORDING) as asking:
+        read(asking)
+        yield asking
+
+
+@pytest.fixture(scope="session")
+def planted_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """A server of the ranks of that module, whose clocks and delays are planted."""
+    with serving(planted.write(tmp_path_factory.mktemp("planted") / "run")) as asking:
+        read(asking)
         yield asking
 
 
