@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,11 @@ import pytest
 
 from pyprof import session
 from pyprof.timeline import stored as tiles
-from pyprof.viewer import notes
 from tests.viewer.browser.conftest import Open, Page, axe
 from tests.viewer.browser.test_timeline import column, drawn, events, start, surface, window
 from tests.viewer.conftest import HOSTILE, Asking, serving
 
 URL = "/api/annotations"
-FOREIGN = (
-    ("{", "not JSON"),
-    ("[]", "no annotations"),
-    ('{"pyprof_notes": 9, "annotations": []}', "newer"),
-    ('{"pyprof_notes": 1, "annotations": [{"id": "a", "start": "1"}]}', "Annotation 1"),
-)
 
 
 @pytest.fixture
@@ -114,30 +106,6 @@ def test_a_time_and_a_stretch(page: Page, served: Asking, prof: session.Profile)
     assert "from" in page.find("[data-annotation-status]").inner_text()
 
 
-@pytest.mark.statement("WA01")
-def test_m_at_the_end_of_a_drag_makes_a_stretch(page: Page, served: Asking, prof: session.Profile):
-    """However soon: before the browser has said that the address is another one."""
-    low, high = extent(prof)
-    start(page, **{"from": str(low), "to": str(high)})
-    box = surface(page)
-    y = box["y"] + box["height"] - 5
-    page.find("[data-surface]").focus()
-    page.tab.mouse.move(box["x"] + 300, y)
-    page.tab.mouse.down()
-    page.tab.mouse.move(box["x"] + 400, y, steps=3)
-    page.tab.evaluate(
-        """() => window.addEventListener("pointerup", () => document.querySelector("[data-surface]")
-            .dispatchEvent(new KeyboardEvent("keydown", { key: "m", bubbles: true })), { once: true })"""
-    )
-    page.tab.mouse.up()
-    drawn(page)
-    (stretch,) = stored(served)
-    pixel = (high - low) / box["width"]
-    assert abs(stretch["start"] - (low + 300 * pixel)) <= pixel + 1
-    assert stretch["end"] is not None
-    assert abs(stretch["end"] - (low + 400 * pixel)) <= pixel + 1
-
-
 @pytest.mark.statement("WA02")
 def test_annotations_snap(page: Page, served: Asking, prof: session.Profile):
     """Within 6 px to the nearest edge of an event, by mouse and by arrow keys; Alt switches that off."""
@@ -195,53 +163,6 @@ def test_annotations_snap(page: Page, served: Asking, prof: session.Profile):
     assert "at the" in page.find("[data-annotation-status]").inner_text()
 
 
-@pytest.mark.statement("WA02")
-def test_the_ends_of_a_stretch(page: Page, served: Asking, prof: session.Profile):
-    """Each is dragged alone, the flag moves both, Shift with an arrow key moves the end."""
-    low, high = extent(prof)
-    first, last = low + (high - low) // 4, low + (high - low) // 2
-    write(served, {"id": "a", "start": first, "end": last})
-    start(page, notes="on", **{"from": str(low), "to": str(high)})
-    box = surface(page)
-    pixel = (high - low) / box["width"]
-
-    def drag(x: float, y: float, by: float) -> tuple[int, int]:
-        page.tab.keyboard.down("Alt")
-        page.tab.mouse.move(x, y)
-        page.tab.mouse.down()
-        page.tab.mouse.move(x + by, y, steps=6)
-        page.tab.mouse.up()
-        page.tab.keyboard.up("Alt")
-        drawn(page)
-        (one,) = stored(served)
-        return one["start"], one["end"]
-
-    def near(found: tuple[int, int], expected: tuple[float, float]) -> bool:
-        return all(abs(a - b) <= pixel + 1 for a, b in zip(found, expected))
-
-    y = box["y"] + 10
-    ends = drag(column(page, last), y, 100)
-    assert near(ends, (first, last + 100 * pixel))
-    ends = drag(column(page, first), y, -50)
-    assert near(ends, (first - 50 * pixel, last + 100 * pixel))
-    handle = flag(page, "a").bounding_box()
-    moved = drag(handle["x"] + 5, handle["y"] + 5, 30)
-    assert moved[1] - moved[0] == ends[1] - ends[0]
-    assert near(moved, (ends[0] + 30 * pixel, ends[1] + 30 * pixel))
-    turned = drag(column(page, moved[1]), y, (moved[0] - moved[1]) / pixel - 40)  # the end before the start
-    assert near(turned, (moved[0] - 40 * pixel, moved[0]))
-    flag(page, "a").focus()
-    press(page, "Alt+Shift+ArrowRight")
-    (one,) = stored(served)
-    assert one["start"] == turned[0]
-    assert 0 < one["end"] - turned[1] <= pixel + 1
-    for expected in (turned, moved, ends):
-        page.find("[data-undo]").click()
-        drawn(page)
-        (one,) = stored(served)
-        assert (one["start"], one["end"]) == expected
-
-
 @pytest.mark.statement("WA03", "WA04")
 def test_annotations_diff(page: Page, served: Asking, prof: session.Profile):
     """The difference of two, and the sums between them, as the API has them; a checkbox zooms to it."""
@@ -291,51 +212,6 @@ def typed(page: Page, id_: str, what: str, text: str) -> None:
     page.find(f"[data-annotation='{id_}'] input[aria-label^={what}]").fill(text)
 
 
-def test_annotations_two_tabs(opened: Open, served: Asking):
-    """Both write without seeing each other: all of it is there, in both, and of one text both versions."""
-    write(served, {"id": "a", "start": 10}, {"id": "b", "start": 20}, {"id": "c", "start": 30})
-    one, two = opened(served, width=1400, height=900), opened(served, width=1400, height=900)
-    for page in (one, two):
-        start(page, notes="on")
-    typed(one, "a", "Name", "first")
-    drawn(one)
-    typed(two, "a", "Text", "second")  # another field of the same one
-    typed(two, "b", "Name", "third")
-    drawn(two)
-    names = {entry["id"]: (entry["name"], entry["text"]) for entry in stored(served)}
-    assert names == {"a": ("first", "second"), "b": ("third", ""), "c": ("", "")}
-    assert two.find("[data-annotation='a'] input").first.input_value() == "first"
-    # What one takes back is its own change alone.
-    reread(one)
-    one.find("[data-undo]").click()
-    drawn(one)
-    entry = next(entry for entry in stored(served) if entry["id"] == "a")
-    assert (entry["name"], entry["text"]) == ("", "second")
-    typed(one, "a", "Name", "first")
-    drawn(one)
-    # One deletes what the other writes on: it stays. Both write one name: both are kept, and the page says so.
-    for page in (one, two):
-        reread(page)
-    one.find("[data-annotation='c'] [data-delete]").click()
-    typed(one, "b", "Name", "of one")
-    drawn(one)
-    typed(two, "c", "Text", "why?")
-    typed(two, "b", "Name", "of two")
-    drawn(two)
-    entries = stored(served)
-    assert sorted(entry["name"] for entry in entries) == ["", "first", "of one", "of two"]
-    assert next(entry for entry in entries if entry["id"] == "b")["name"] == "of one"
-    assert next(entry for entry in entries if entry["id"] == "c")["text"] == "why?"
-    assert "both are kept" in two.find("[data-annotations] [data-note=error]").inner_text()
-    reread(one)
-    one.until("[data-annotation]", len(entries))
-    for page in (one, two):
-        refused = [line for line in page.wrong if "412" in line]
-        assert refused == page.wrong
-        page.wrong.clear()
-    assert len(refused) == 2
-
-
 @pytest.mark.statement("WA05")
 def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path], prof: session.Profile):
     """For whoever opens the profile; the address names the selected one."""
@@ -382,48 +258,6 @@ def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path],
 
 
 @pytest.mark.statement("WA05")
-def test_a_file_of_annotations(page: Page, served: Asking, tmp_path: Path):
-    """What is downloaded can be loaded again; what is there already is not there twice; another file is a sentence."""
-    start(page, notes="on")
-    write(served, {"id": "a", "name": "one", "start": 10}, {"id": "b", "start": 20, "end": 30})
-    reread(page)
-    with page.tab.expect_download() as download:
-        page.find(
-            "[data-annotations] button",
-        ).get_by_text("Download").click()
-    file = tmp_path / download.value.suggested_filename
-    download.value.save_as(file)
-    assert file.name == "copy.notes.json"
-    content = json.loads(file.read_bytes())
-    assert content["annotations"] == stored(served)
-    assert content["profile"] == served.json(URL)["profile"]
-    page.find("[data-annotation='b'] [data-delete]").click()
-    typed(page, "a", "Name", "changed")
-    drawn(page)
-    load = page.find("[data-annotations] input[type=file]")
-    load.set_input_files(file)
-    page.until("[data-annotation]", 3)
-    drawn(page)
-    assert sorted(one["name"] for one in stored(served)) == ["", "changed", "one"]
-    content["profile"]["events"] += 1
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(content), encoding="utf-8")
-    load.set_input_files(other)
-    note = page.find("[data-annotations] [data-note=error]")
-    note.wait_for()
-    assert "another recording" in note.inner_text()
-    before = stored(served)
-    for text, sentence in FOREIGN:
-        other.write_text(text, encoding="utf-8")
-        load.set_input_files(other)
-        page.wait(
-            f"document.querySelector('[data-annotations] [data-note=error]')?.innerText.includes('{sentence}')"
-        )
-    drawn(page)
-    assert stored(served) == before
-
-
-@pytest.mark.statement("WA05")
 def test_annotations_by_keyboard_alone(page: Page, served: Asking, prof: session.Profile):
     """Made, named, walked, deleted and brought back, and what a screen reader is told on the way."""
     low, high = extent(prof)
@@ -462,76 +296,14 @@ def test_annotations_by_keyboard_alone(page: Page, served: Asking, prof: session
     ]  # a name is one change, whatever its letters are
 
 
-def test_a_server_that_does_not_save(
-    page: Page, served: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """A damaged file is said; what cannot be saved stays in the page, which says so and saves it later."""
-    file = tmp_path / "copy_dldb.sqlite.notes.json"
-    file.write_bytes(b"{")
-    start(page, notes="on")
-    assert "not JSON" in page.find("[data-annotations] [data-note=empty]").inner_text()
-
-    def refuse(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(notes, "_write", refuse)
-        page.find("[data-surface]").focus()
-        press(page, "m")
-        note = page.find("[data-annotations] [data-note=error]")
-        note.wait_for()
-        assert "Not saved" in note.inner_text()
-        assert "No space left" in note.inner_text()
-        assert file.read_bytes() == b"{"
-        address = page.parameters()
-        page.tab.evaluate("location.hash = '#/help'")  # it stays in the page, whatever is shown
-        page.settled()
-        page.tab.evaluate("hash => { location.hash = hash; }", address)
-        page.until("[data-annotation]", 1)
-        drawn(page)
-        page.wrong = [line for line in page.wrong if "403" not in line]
-    assert page.find("[data-annotation]").count() == 1
-    reread(page)
-    page.until("[data-annotations] [data-note=error]", 0)
-    drawn(page)
-    assert len(stored(served)) == 1
-    assert file.with_name(f"{file.name}.damaged").read_bytes() == b"{"
-
-
-def test_a_picture_has_the_annotations(page: Page, served: Asking, prof: session.Profile):
-    """The line has its color where the time is, in the lanes and in files, which have the names too."""
-    low, high = extent(prof)
-    time = low + (high - low) // 3
-    write(served, {"id": "a", "name": HOSTILE, "start": time, "color": 1})
-    start(page, **{"from": str(low), "to": str(high)})
-    expected, found = page.tab.evaluate(
-        """x => {
-            const hex = getComputedStyle(document.documentElement).getPropertyValue("--bad").trim();
-            const canvas = document.querySelectorAll(".canvases canvas")[1];
-            const ratio = canvas.width / canvas.clientWidth;
-            const one = canvas.getContext("2d").getImageData(Math.round(x * ratio), 3, 1, 1).data;
-            return [[1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)), [...one.slice(0, 3)]];
-        }""",
-        column(page, time) - surface(page)["x"],
-    )
-    assert found == expected
-    with page.tab.expect_download() as download:
-        page.find(".page").get_by_text("Export").click()
-        page.find(".page").get_by_text("Picture as SVG").click()
-    assert HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in Path(download.value.path()).read_text(
-        encoding="utf-8"
-    )
-
-
 @pytest.mark.statement("WY11")
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_annotations_are_accessible(opened: Open, served: Asking, prof: session.Profile, theme: str):
+def test_annotations_are_accessible(opened: Open, served: Asking, prof: session.Profile):
     low, high = extent(prof)
     middle = (low + high) // 2
     anchor = {"event": f"launch:{events(prof, 8)[0][0]}", "edge": "start"}
     colors = [{"id": f"n{color}", "start": low + color * 10, "color": color} for color in range(8)]
     write(served, *colors, {"id": "a", "name": "one", "start": middle, "anchor": anchor})
-    page = opened(served, theme=theme, width=1400, height=900)
+    page = opened(served, theme="dark", width=1400, height=900)
     start(page, note="a", vs="n0", notes="on")
     page.find("[data-sums]").wait_for()
     page.tab.evaluate(axe())

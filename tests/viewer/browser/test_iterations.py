@@ -253,24 +253,9 @@ def test_browsing_changes_nothing(opened: Open, copied: Callable[[], Path]):
 
 
 @pytest.mark.statement(
-    "KI01",
-    "KI02",
-    "KI03",
-    "KI04",
-    "KI05",
-    "KI06",
-    "KI07",
-    "KI08",
-    "KI09",
-    "KI10",
-    "KI11",
-    "KI12",
-    "KI13",
-    "KI14",
-    "KI15",
-    "KI16",
-    "KI17",
-)
+    "KI01", "KI02", "KI03", "KI04", "KI05", "KI06", "KI07", "KI08", "KI09", "KI10", "KI11", "KI12", "KI13",
+    "KI14", "KI15", "KI16", "KI17",
+)  # fmt: skip
 def test_kernels_by_iteration(page: Page, prof: session.Profile):
     page.go("iterations", tab="kernels")
     heads = page.headings("iterations")
@@ -319,32 +304,9 @@ def test_kernels_by_iteration(page: Page, prof: session.Profile):
 
 
 @pytest.mark.statement(
-    "KO01",
-    "KO02",
-    "KO03",
-    "KO04",
-    "KO05",
-    "KO06",
-    "KO07",
-    "KO08",
-    "KO09",
-    "KO10",
-    "KO11",
-    "KO12",
-    "KO13",
-    "KO14",
-    "KO15",
-    "KO16",
-    "KO17",
-    "KO18",
-    "KO19",
-    "KO20",
-    "KO21",
-    "KO22",
-    "KO23",
-    "KO24",
-    "KO25",
-)
+    "KO01", "KO02", "KO03", "KO04", "KO05", "KO06", "KO07", "KO08", "KO09", "KO10", "KO11", "KO12", "KO13",
+    "KO14", "KO15", "KO16", "KO17", "KO18", "KO19", "KO20", "KO21", "KO22", "KO23", "KO24", "KO25",
+)  # fmt: skip
 def test_kernels_by_op(page: Page):
     page.go("iterations", tab="ops")
     heads = page.headings("iterations")

@@ -13,6 +13,7 @@ from pyprof.session import Profile
 from pyprof.viewer import static_files
 from tests.viewer.browser.conftest import Open, Page, axe
 from tests.viewer.conftest import HOSTILE, Asking
+from tests.viewer.in_process import in_process
 
 ABSENT = "Not in this file: open the recording with pyprof view."
 VIEWS = (
@@ -37,7 +38,8 @@ def file(prof: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (static_files.STATIC / "report" / "report.js").is_file():
         pytest.skip("the page is not built: make page")
     path = tmp_path_factory.mktemp("page") / "net.html"
-    prof.page(path)
+    with in_process():
+        prof.page(path)
     return path
 
 
@@ -82,7 +84,9 @@ def absent(page: Page) -> str:
     return str(page.find(".app").get_attribute("data-absent"))
 
 
-def test_every_view_opens_and_asks_for_nothing_that_is_not_there(offline: Callable[..., Page]):
+def test_every_view_opens_and_asks_for_nothing_that_is_not_there(
+    offline: Callable[..., Page], client: Asking, file: Path
+):
     page = offline()
     for view, parameters in [*((view, {}) for view in VIEWS), *TABS]:
         go(page, view, **parameters)
@@ -93,54 +97,38 @@ def test_every_view_opens_and_asks_for_nothing_that_is_not_there(offline: Callab
         assert absent(page) == "", (view, parameters)
     assert page.find("nav [data-view]").count() == len(VIEWS) - 1  # help is in a menu; there is no comparison
     assert not page.find("nav [data-view=compare]").count()
+    go(page, "overview")
+    # The policy allows no other script: the browser's own evaluation is not bound by it.
+    page.tab.evaluate(axe())
+    page.find("[data-embedded] summary").click()
+    result: dict[str, Any] = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    assert [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]] == []
+    page.find("[data-embedded] summary").click()
+    go(page, "operators", by="module")
+    assert HOSTILE in page.find("main").inner_text()
+    assert not page.find("main img").count()
+    assert client.url not in file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_is_accessible(offline: Callable[..., Page], theme: str):
-    page = offline(theme)
-    for view in ("overview", "timeline", "operators"):
-        go(page, view)
-        # The policy allows no other script: the browser's own evaluation is not bound by it.
-        page.tab.evaluate(axe())
-        page.find("[data-embedded] summary").click()
-        result: dict[str, Any] = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-        assert [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]] == []
-        page.find("[data-embedded] summary").click()
-
-
-@pytest.mark.parametrize(
-    ("view", "parameters"),
-    [
-        ("operators", {"by": "kernel"}), ("operators", {"by": "name"}), ("kernels", {}),
-        ("lines", {}), ("iterations", {"tab": "kernels"}),
-    ],
-)  # fmt: skip
-def test_tables_are_those_of_the_server(
-    offline: Callable[..., Page], opened: Open, view: str, parameters: dict[str, str]
-):
+def test_what_is_shown_is_what_the_server_has(offline: Callable[..., Page], opened: Open):
     server, page = opened(), offline()
-    server.go(view, **parameters)
-    go(page, view, **parameters)
-    tables = [one.get_attribute("data-table") for one in server.find("[data-table]").all()]
-    assert tables
-    for name in tables:
-        assert name is not None
-        assert page.headings(name) == server.headings(name)
-        assert page.rows(name) == server.rows(name)
-        assert page.showing(name) == server.showing(name)
-
-
-def test_the_headline_and_findings_are_those_of_the_server(offline: Callable[..., Page], opened: Open):
-    server, page = opened(), offline()
+    for view, parameters in (
+        ("operators", {"by": "kernel"}), ("lines", {}), ("iterations", {"tab": "kernels"}),
+    ):  # fmt: skip
+        server.go(view, **parameters)
+        go(page, view, **parameters)
+        tables = [one.get_attribute("data-table") for one in server.find("[data-table]").all()]
+        assert tables
+        for name in tables:
+            assert name is not None
+            assert page.headings(name) == server.headings(name)
+            assert page.rows(name) == server.rows(name)
+            assert page.showing(name) == server.showing(name)
     server.go()
     go(page)
     for selector in ("main h1 + p", "#findings", "[data-panel=top-ops]"):
         assert page.find(selector).all_inner_texts() == server.find(selector).all_inner_texts()
     assert page.find("#findings").inner_text()
-
-
-def test_a_table_is_searched_sorted_and_filtered(offline: Callable[..., Page], opened: Open):
-    server, page = opened(), offline()
     for query in (
         {"report": "detail", "report.q": "relu"}, {"report": "detail", "report.s": "name"},
         {"report": "detail", "report.f.gpu": ">100ns"}, {"report": "detail", "report.f.name": "<img"},
@@ -181,17 +169,13 @@ def test_the_timeline_draws_and_an_event_can_be_selected(offline: Callable[..., 
     assert "from=" in page.parameters()
 
 
-def test_what_is_not_in_the_file_is_a_sentence(offline: Callable[..., Page]):
+def test_what_is_not_in_the_file_is_a_sentence_and_in_no_menu(offline: Callable[..., Page]):
     page = offline()
     go(page, "overview", d="launch:3")
     assert ABSENT in page.find("aside").inner_text()
     assert not page.find(".spin").count()
     go(page, "iterations", tab="kernels", **{"iterations.sel": "2"})
     assert not page.find(".spin").count()
-
-
-def test_menus_that_cannot_work_are_absent(offline: Callable[..., Page]):
-    page = offline()
     go(page, "operators", by="kernel")
     page.find(
         "[data-table] button",
@@ -209,14 +193,3 @@ def test_menus_that_cannot_work_are_absent(offline: Callable[..., Page]):
     assert not offered & {"durations", "steps", "recordings", "hits"}
     page.find("[data-embedded] summary").click()
     assert "pyprof view" in page.find("[data-embedded]").inner_text()
-
-
-def test_a_hostile_name_is_text(offline: Callable[..., Page]):
-    page = offline()
-    go(page, "operators", by="module")
-    assert HOSTILE in page.find("main").inner_text()
-    assert not page.find("main img").count()
-
-
-def test_a_server_is_not_asked_of_the_file(client: Asking, file: Path):
-    assert client.url not in file.read_text(encoding="utf-8")

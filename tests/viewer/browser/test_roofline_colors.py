@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from pyprof import session
-from tests.viewer import planted_ranks as ranks
-from tests.viewer.browser.conftest import Open, Page, axe
+from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.browser.test_timeline import column, drawn, row, start, stream, surface
 from tests.viewer.conftest import Asking, serving
 
@@ -93,18 +91,16 @@ def ink(page: Page, name: str) -> str:
 
 
 @pytest.mark.statement("WY03", "WT05")
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_kernel_has_the_color_of_its_share(
-    opened: Open, planted: Asking, events: list[tuple[int, int, int, int | None, int | None]], theme: str
+    opened: Open, planted: Asking, events: list[tuple[int, int, int, int | None, int | None]]
 ):
-    page = opened(planted, theme=theme)
+    page = opened(planted, theme="dark")
     start(page, by="roofline")
     assert {rank for *_, rank in events} == {0, 1, 2, 3, 4, None}
     inks = [ink(page, f"--e-{number}") for number in range(5)]
     assert len(set(inks)) == 5
     number = stream(planted, 7)
-    # One event of each share; in the other theme, where only the colors differ, of each range.
-    distinct = {one[3 if theme == "light" else 4]: one for one in events}
+    distinct = {one[4]: one for one in events}  # an event of each range
     for _, begin, end, _, rank in distinct.values():
         page.tab.goto("about:blank")
         start(page, by="roofline", **{"from": str(begin - (end - begin)), "to": str(end + (end - begin))})
@@ -146,69 +142,3 @@ def test_the_legend_and_the_tip_say_the_share(
         tip.wait_for()
         said = "unknown" if percent is None else f"{percent} %"
         assert f"roofline: {said}" in tip.inner_text()
-
-
-@pytest.mark.statement("WY03")
-def test_the_minimap_has_the_colors_too(opened: Open, planted: Asking):
-    """And those of other choices again, once they are made."""
-    page = opened(planted)
-    start(page)
-    shot = "document.querySelector('[data-minimap] canvas').toDataURL()"
-    types = page.tab.evaluate(shot)
-    page.find("[data-by]").select_option("roofline")
-    drawn(page)
-    page.wait(f"{shot} !== '{types}'")
-    page.find("[data-by]").select_option("type")
-    drawn(page)
-    page.wait(f"{shot} === '{types}'")
-
-
-@pytest.mark.statement("WY03")
-def test_events_of_every_worker_have_their_own(opened: Open, tmp_path: Path):
-    session.load(ranks.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
-    with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:
-        database.execute(
-            "update event set hardware_ps = 0, roofline_ns = duration_ns * ((id & 255) + 10 * (id >> 40)) / 100"
-        )
-        database.commit()
-        events = database.execute(
-            "select id >> 40, start_ns, duration_ns, roofline_ns from event where id >> 40 in (0, 2) order by id"
-        ).fetchall()
-    with serving(tmp_path / "run_dldb.sqlite") as asking:
-        streams = {
-            one["worker"]: one["id"]
-            for one in asking.json("/api/timeline")["tracks"]
-            if one["kind"] == "stream"
-        }
-        page = opened(asking)
-        hide = ",".join(
-            str(one["id"]) for one in asking.json("/api/timeline")["tracks"] if one["kind"] != "stream"
-        )
-        for worker, begin, length, roofline in events:
-            page.tab.goto("about:blank")
-            start(page, by="roofline", hide=hide, **{"from": str(begin), "to": str(begin + length)})
-            page.tab.mouse.move(column(page, begin + length / 2), row(page, streams[worker]))
-            page.find(".page [role=tooltip]").wait_for()
-            said = page.find(".page [role=tooltip]").inner_text()
-            assert f"roofline: {100 * roofline // length} %" in said
-
-
-def test_damage_is_said(opened: Open, copied: Callable[[], Path]):
-    path = copied()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("update event set id = ? where id = (select max(id) from event)", (1 << 39,))
-        database.commit()
-    with serving(path) as asking:
-        page = opened(asking)
-        start(page, by="roofline")
-        page.find("text=far apart").wait_for()
-        page.wrong = [text for text in page.wrong if "409" not in text]  # the browser's own line
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_accessible(opened: Open, planted: Asking, theme: str):
-    page = opened(planted, theme=theme)
-    start(page, by="roofline")
-    page.tab.evaluate(axe())
-    result = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]] == []

@@ -46,8 +46,8 @@ def test_pages(page: Page):
     assert page.find("[data-table=launches] nav button.number").count() == 3
 
 
-@pytest.mark.statement("DT02", "DT15")
-def test_search(page: Page):
+@pytest.mark.statement("DT02", "DT15", "DT16")
+def test_search_finds_names_as_they_are_and_says_so_if_there_is_none(page: Page):
     page.go("ops")
     fill(page, "[data-table=ops] input[type=search]", "<IMG")
     assert page.showing("ops").startswith("Showing 1 to 1 of 1 entries (filtered from")
@@ -55,9 +55,15 @@ def test_search(page: Page):
     assert page.find("main img").count() == 0
     fill(page, "[data-table=ops] input[type=search]", "")
     assert "filtered" not in page.showing("ops")
+    page.go("ops", **{"ops.q": "no such thing"})
+    assert "No row fits the filters." in page.find("[data-table=ops] tbody").inner_text()
+    assert page.showing("ops").startswith("Showing 0 of 0 entries")
+    page.find("[data-table=ops] button:has-text('Clear filters')").click()
+    page.settled()
+    assert page.rows("ops")
 
 
-@pytest.mark.statement("DT03", "DT04")
+@pytest.mark.statement("DT03", "DT04", "DT05", "OK08", "OK09")
 def test_columns_filter_together(page: Page, prof: session.Profile):
     page.go("ops")
     whole = int(page.showing("ops").split(" of ")[1].split()[0])
@@ -72,26 +78,6 @@ def test_columns_filter_together(page: Page, prof: session.Profile):
     fill(page, "[data-table=ops] [aria-label='Filter Op Type']", "mm")
     both = slow[slow["type"].str.contains("mm")]
     assert page.column("ops", "gpu") == [grouped(v) for v in sorted(both["gpu"], reverse=True)]
-
-
-def test_two_filters_at_once(page: Page):
-    """Typed before the first has been asked for, neither is lost."""
-    page.go("ops")
-    page.tab.evaluate("""() => {
-        for (const [name, value] of [["GPU Time", ">100ns"], ["Op Type", "mm"]]) {
-            const field = document.querySelector(`[data-table=ops] [aria-label="Filter ${name}"]`);
-            field.value = value;
-            field.dispatchEvent(new Event("input", { bubbles: true }));
-        }
-    }""")
-    page.until("[data-table=ops] .filters .on", 2)
-    assert "ops.f.gpu=" in page.parameters()
-    assert "ops.f.type=mm" in page.parameters()
-
-
-@pytest.mark.statement("DT05", "OK08", "OK09")
-def test_booleans_are_1_and_0(page: Page, prof: session.Profile):
-    """Or yes and no, as the empty field says."""
     page.go("ops")
     table = prof.report("detail")
     field = "[data-table=ops] [aria-label='Filter TC Eligible']"
@@ -127,18 +113,6 @@ def test_sorting(page: Page, prof: session.Profile):
     )
 
 
-@pytest.mark.statement("DT10", "DT11")
-@pytest.mark.parametrize("label", ["CSV", "JSON", "Excel", "PDF", "Markdown"])
-def test_exports(page: Page, label: str):
-    page.go("ops", **{"ops.q": "torch" if label == "CSV" else "", "ops.s": "cpu"})
-    page.find("[data-table=ops] button:has-text('Export')").click()
-    with page.tab.expect_download() as download:
-        page.find(f"[data-table=ops] a.item:has-text('{label}')").click()
-    file = download.value
-    assert "detail" in file.suggested_filename
-    assert file.path().stat().st_size > 100
-
-
 @pytest.mark.statement("DT10")
 def test_an_export_has_what_is_shown(page: Page):
     page.go("kernels", tab="launches")
@@ -152,30 +126,8 @@ def test_an_export_has_what_is_shown(page: Page):
     assert [grouped(int(row["Total GPU Time (ns)"])) for row in rows] == page.column("ops", "gpu")
 
 
-@pytest.mark.statement("DT14")
-def test_the_server_does_the_work(page: Page):
-    asked: list[str] = []
-    page.tab.on("request", lambda request: asked.append(request.url))
-    page.go("ops", **{"ops.s": "-cpu", "ops.q": "m", "ops.f.gpu": ">1", "ops.n": "50"})
-    one = next(url for url in asked if "/api/reports/detail?" in url)
-    assert "sort=-cpu" in one
-    assert "search=m" in one
-    assert "filter=gpu%3A%3E1" in one
-    assert "limit=50" in one
-
-
-@pytest.mark.statement("DT16")
-def test_nothing_found(page: Page):
-    page.go("ops", **{"ops.q": "no such thing"})
-    assert "No row fits the filters." in page.find("[data-table=ops] tbody").inner_text()
-    assert page.showing("ops").startswith("Showing 0 of 0 entries")
-    page.find("[data-table=ops] button:has-text('Clear filters')").click()
-    page.settled()
-    assert page.rows("ops")
-
-
-@pytest.mark.statement("DT17", "DT19")
-def test_selection_and_state_are_in_the_address(page: Page):
+@pytest.mark.statement("DT17", "DT19", "DT14")
+def test_selection_and_state_are_in_the_address_and_in_questions(page: Page):
     page.go("ops")
     page.find("[data-table=ops] tbody tr").nth(1).click()
     page.settled()
@@ -192,10 +144,18 @@ def test_selection_and_state_are_in_the_address(page: Page):
     fill(page, "[data-table=ops] input[type=search]", "<img" if chosen and "TANH" not in chosen else "mm")
     assert not page.find("[data-table=ops] tr.picked").count()
     assert "ops.sel" not in page.parameters()
+    asked: list[str] = []
+    page.tab.on("request", lambda request: asked.append(request.url))
+    page.go("ops", **{"ops.s": "-cpu", "ops.q": "m", "ops.f.gpu": ">1", "ops.n": "50"})
+    one = next(url for url in asked if "/api/reports/detail?" in url)
+    assert "sort=-cpu" in one
+    assert "search=m" in one
+    assert "filter=gpu%3A%3E1" in one
+    assert "limit=50" in one
 
 
 @pytest.mark.statement("DT18")
-def test_long_names_are_cut_and_told(page: Page):
+def test_long_names_and_headings_are_told(page: Page, client: Asking):
     page.go("kernels")
     cell = page.find("[data-table=kernels] td[data-key=name] .template").filter(has_text="vectorized")
     name = cell.get_attribute("data-tip")
@@ -205,10 +165,17 @@ def test_long_names_are_cut_and_told(page: Page):
     cell.hover()
     page.find("#tip.shown").wait_for()
     assert page.find("#tip").inner_text() == name
+    page.go("op-types")
+    columns = {c["key"]: c for c in client.json("/api/reports/op_type")["columns"]}
+    tips = {
+        button.get_attribute("data-sort"): button.get_attribute("data-tip")
+        for button in page.find("[data-table=types] th button").all()
+    }
+    assert tips == {key: column["text"] for key, column in columns.items()}
 
 
 @pytest.mark.statement("DT20")
-def test_keys(page: Page):
+def test_keys_and_marking_text(page: Page):
     page.go("ops")
     page.find("[data-table=ops] input[type=search]").focus()
     for _ in range(60):
@@ -223,65 +190,17 @@ def test_keys(page: Page):
     page.tab.keyboard.press("Enter")
     page.settled()
     assert page.find("[data-table=ops] tbody tr").nth(1).get_attribute("aria-selected") == "true"
-
-
-def test_columns_are_chosen(page: Page):
     page.go("ops")
-    heads = page.find("[data-table=ops] th").all_inner_texts()
-    assert "Parameters" not in heads
-    page.find("[data-table=ops] button:has-text('Columns')").click()
-    page.find("[data-table=ops] label.item:has-text('Parameters')").click()
-    page.settled()
-    assert "Parameters" in page.find("[data-table=ops] th").all_inner_texts()
-    assert "ops.h=params" in page.parameters()
-
-
-def test_figures_of_kernels_without_a_value_are_in_the_menu(opened: Open, ranks: Asking):
-    """Without shapes nothing is known of a kernel's work."""
-    page = opened(ranks)
-    page.go("kernels")
-    empty = ranks.json("/api/reports/kernel_summary")["empty"]
-    assert {"efficiency", "mfu"} <= set(empty)
-    keys = "[data-table=kernels] th [data-sort]"
-    assert not {"efficiency", "mfu"} & {one.get_attribute("data-sort") for one in page.find(keys).all()}
-    page.find("[data-table=kernels] button:has-text('Columns')").click()
-    page.find("[data-table=kernels] label.item:has-text('MFU (%)')").click()
-    page.settled()
-    assert page.find("[data-table=kernels] th [data-sort=mfu]").count() == 1
-    assert not page.find("[data-table=kernels] th [data-sort=efficiency]").count()
-
-
-def test_headings_are_explained(page: Page, client: Asking):
-    page.go("op-types")
-    columns = {c["key"]: c for c in client.json("/api/reports/op_type")["columns"]}
-    tips = {
-        button.get_attribute("data-sort"): button.get_attribute("data-tip")
-        for button in page.find("[data-table=types] th button").all()
-    }
-    assert tips == {key: column["text"] for key, column in columns.items()}
-
-
-@pytest.mark.statement("DT10")
-@pytest.mark.parametrize(
-    ("view", "parameters", "table", "rows"),
-    [
-        ("kernels", {"tab": "launches"}, "launches", 30),
-        ("iterations", {"tab": "kernels"}, "iterations", 6),
-        ("iterations", {"tab": "ops", "iterations.sel": "2"}, "iterops", 4),
-    ],
-)
-def test_drill_downs_are_exported(page: Page, view: str, parameters: dict[str, str], table: str, rows: int):
-    page.go(view, **parameters)
-    page.find(f"[data-table={table}] button:has-text('Export')").click()
-    with page.tab.expect_download() as download:
-        page.find(f"[data-table={table}] a.item:has-text('CSV')").click()
-    text = download.value.path().read_text(encoding="utf-8").rstrip().splitlines()
-    heads = next(n for n, line in enumerate(text) if "Kernel" in line and "," in line)
-    assert (
-        len(list(csv.reader(text[heads + 1 :])))
-        == rows
-        == int(page.showing(table).split(" of ")[1].split()[0])
-    )
+    box = page.find("[data-table=ops] tbody td[data-key=type]").first.bounding_box()
+    page.tab.mouse.move(box["x"] + 8, box["y"] + 10)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + 40, box["y"] + 10, steps=4)
+    page.tab.mouse.up()
+    assert page.tab.evaluate("String(getSelection())")
+    assert not page.find("[data-table=ops] tr.picked").count()
+    page.tab.evaluate("getSelection().empty()")
+    page.find("[data-table=ops] tbody td[data-key=type]").first.click()
+    assert page.find("[data-table=ops] tr.picked").count() == 1
 
 
 def test_what_takes_long_says_so(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch):
@@ -335,9 +254,6 @@ def test_times_have_a_unit_a_share_and_a_total(page: Page, prof: session.Profile
     some = int(table["gpu"][table["gpu"] > 100].sum())
     assert foot.get_attribute("data-percent") == f"{100 * some / total:.1f} %"
     assert "Filtered total" in page.find("[data-table=ops] tfoot").inner_text()
-
-
-def test_a_unit_can_be_chosen_and_is_kept(page: Page, prof: session.Profile):
     page.go("ops")
     exact = page.column("ops", "gpu")
     page.find("[data-table=ops] button:has-text('Units')").click()
@@ -356,7 +272,7 @@ def test_a_unit_can_be_chosen_and_is_kept(page: Page, prof: session.Profile):
     assert "(ns)" in head.inner_text()
 
 
-def test_columns_are_moved_and_resized(page: Page):
+def test_columns_are_moved_resized_and_chosen(page: Page):
     page.go("ops")
     head = page.find("[data-table=ops] [data-sort=gpu]")
     before = page.headings("ops")
@@ -379,20 +295,14 @@ def test_columns_are_moved_and_resized(page: Page):
     page.find("[data-table=ops] button:has-text('Columns')").click()
     page.find("button:has-text('Back to the default')").click()
     assert page.headings("ops") == before
-
-
-def test_marking_text_selects_no_row(page: Page):
     page.go("ops")
-    box = page.find("[data-table=ops] tbody td[data-key=type]").first.bounding_box()
-    page.tab.mouse.move(box["x"] + 8, box["y"] + 10)
-    page.tab.mouse.down()
-    page.tab.mouse.move(box["x"] + 40, box["y"] + 10, steps=4)
-    page.tab.mouse.up()
-    assert page.tab.evaluate("String(getSelection())")
-    assert not page.find("[data-table=ops] tr.picked").count()
-    page.tab.evaluate("getSelection().empty()")
-    page.find("[data-table=ops] tbody td[data-key=type]").first.click()
-    assert page.find("[data-table=ops] tr.picked").count() == 1
+    heads = page.find("[data-table=ops] th").all_inner_texts()
+    assert "Parameters" not in heads
+    page.find("[data-table=ops] button:has-text('Columns')").click()
+    page.find("[data-table=ops] label.item:has-text('Parameters')").click()
+    page.settled()
+    assert "Parameters" in page.find("[data-table=ops] th").all_inner_texts()
+    assert "ops.h=params" in page.parameters()
 
 
 def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: session.Profile):
@@ -437,26 +347,16 @@ IN_SIGHT = """([table, key]) => {
 }"""
 
 
-@pytest.mark.parametrize(
-    ("view", "table", "key", "parameters"),
-    [
-        ("operators", "operators", "device_self_ns", {}),
-        ("operators", "operators", "host_self_ns", {"operators.s": "-host_self_ns"}),
-        ("operators", "types", "gpu", {"by": "type"}),
-        ("operators", "groups", "gpu", {"by": "group", "groups.open": "all"}),
-        ("operators", "ops", "gpu", {"by": "place"}),
-        ("lines", "lines", "device_self_ns", {}),
-        ("kernels", "kernels", "total_ns", {}),
-        ("kernels", "launches", "dur", {"tab": "launches"}),
-    ],
-)
-def test_a_phone_has_the_figure_beside_the_name(
-    opened: Open, view: str, table: str, key: str, parameters: dict[str, str]
-):
+def test_a_phone_has_the_figure_beside_the_name(opened: Open):
     page = opened(width=390, height=844)
-    page.go(view, **parameters)
-    seen = page.tab.evaluate(IN_SIGHT, [table, key])
-    assert seen["name"] <= 0.5
-    assert seen["left"] >= 0
-    assert seen["more"]
-    assert abs(seen["moved"]) < 1  # the name stays
+    for view, table, key, parameters in (
+        ("operators", "operators", "host_self_ns", {"operators.s": "-host_self_ns"}),
+        ("operators", "groups", "gpu", {"by": "group", "groups.open": "all"}),
+        ("kernels", "launches", "dur", {"tab": "launches"}),
+    ):
+        page.go(view, **parameters)
+        seen = page.tab.evaluate(IN_SIGHT, [table, key])
+        assert seen["name"] <= 0.5
+        assert seen["left"] >= 0
+        assert seen["more"]
+        assert abs(seen["moved"]) < 1  # the name stays
