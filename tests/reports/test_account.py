@@ -8,8 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pyprof
 from benchmarks import diagnosis
@@ -17,8 +15,7 @@ from pyprof import session
 from pyprof.facts.device_steps import activities, used_steps
 from pyprof.facts.steady_state import used
 from tests import kineto
-from tests.build import examples
-from tests.reports.test_oracle import load, random_recording
+from tests.reports.test_oracle import random_profile, seeds
 
 V100 = [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]
 RECORDINGS = (
@@ -106,10 +103,9 @@ def closes(prof: session.Profile) -> None:
     assert causes(prof) == causes(prof, "line") == causes(prof, "place")
 
 
-@examples(12)
-@given(seed=st.integers(0, 1 << 32))
+@seeds(6, 12, 30)
 def test_the_causes_add_up_to_the_steps(seed: int) -> None:
-    closes(load(random_recording(seed)))
+    closes(random_profile(seed)[1])
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

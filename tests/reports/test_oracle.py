@@ -7,7 +7,8 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from pyprof import metrics, session
 from pyprof.model import Column
@@ -24,7 +23,7 @@ from pyprof.prof.columns import View
 from pyprof.reports import efficiency
 from pyprof.store.write import peaks
 from tests import oracle
-from tests.build import Recording, call, examples, recording, scratch, write_capture
+from tests.build import LONG, Recording, call, recording, scratch, write_capture
 from tests.oracle import Oracle, Window
 
 SMS = 80  # of device 0 in recordings that tests write; nothing is known of others
@@ -187,9 +186,22 @@ def load(what: Recording) -> session.Profile:
     return session.load(write_capture(Path(os.path.join(scratch(), "a.sqlite")), what))
 
 
-@examples(12)
-@given(seed=st.integers(0, 1 << 32))
-@example(seed=156333701)  # two events of one stream start together, one without a launch
+def seeds(*chosen: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test with the random recordings of these seeds; with PYPROF_LONG=1 of as many others."""
+    values = range(100, 100 + len(chosen)) if LONG else chosen
+    return lambda test: pytest.mark.counts(pytest.mark.parametrize("seed", values)(test))
+
+
+@cache
+def random_profile(seed: int) -> tuple[Recording, session.Profile]:
+    """A random recording, shared by the tests of a process: they change neither it nor what is aggregated."""
+    what = random_recording(seed)
+    return what, load(what)
+
+
+# Marked steps with a key operator, without one; neither; in the last two events of one stream start together, one
+# without a launch.
+@seeds(6, 12, 30, 0, 156333701)
 def test_every_figure_of_a_random_recording(seed):
     what = random_recording(seed)
     prof = load(what)

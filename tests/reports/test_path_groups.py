@@ -7,16 +7,13 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyprof import session
 from pyprof.facts import path_walk
 from pyprof.store import packed
 from tests import kineto
-from tests.build import examples
 from tests.reports.simulated import files, plan, write
-from tests.reports.test_oracle import load
+from tests.reports.test_oracle import load, seeds
 from tests.reports.test_stretches import with_copies
 
 STEP = 100_000  # ns
@@ -49,8 +46,7 @@ def test_groups_of_paths_over_ranks(tmp_path: Path):
     check(session.load(write(tmp_path, files(plan(4, "python"), 4, 4))), 20)
 
 
-@examples(4)
-@given(seed=st.integers(0, 1 << 32))
+@seeds(6)
 def test_groups_of_any_recording(seed: int):
     check(load(with_copies(seed)), random.Random(seed).randint(1, 20))
 

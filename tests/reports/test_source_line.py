@@ -5,13 +5,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from pyprof import session
-from tests.build import call, examples, recording
-from tests.reports.test_invariants import cut
-from tests.reports.test_oracle import load
+from tests.build import call, recording
+from tests.reports.test_oracle import load, random_profile, seeds
 
 
 def check(prof: session.Profile) -> None:
@@ -51,7 +47,6 @@ def test_a_line_has_what_is_called_from_it() -> None:
     assert rows == {"net.py:7": (60, 60), "train.py:3": (5, 65)}
 
 
-@examples(5)
-@given(seed=st.integers(0, 1 << 32))
+@seeds(6, 30)
 def test_lines_are_sums_of_operators(seed: int) -> None:
-    check(cut(seed)[1])
+    check(random_profile(seed)[1])
