@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from tests.reports.test_oracle import random_profile, seeds
 
 V100 = [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]
 RECORDINGS = (
-    "nsys/cifar_rtx2070_pyprof_markers.sqlite", "kineto/h100_bert_small.json.gz", "kineto/mi210_gpu_only.json.gz",
-    "kineto/resnet50_v100_6steps.pt.trace.json.gz", "kineto/mi300_resnet_act_checkpoint.json.gz",
+    "kineto/h100_bert_small.json.gz", pytest.param("kineto/mi210_gpu_only.json.gz", marks=pytest.mark.long),
+    pytest.param("kineto/mi300_resnet_act_checkpoint.json.gz", marks=pytest.mark.long),
 )  # fmt: skip
 
 
@@ -109,8 +110,8 @@ def test_the_causes_add_up_to_the_steps(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_they_do_on_real_recordings(name: str, data: Path) -> None:
-    prof = pyprof.load(data / name)
+def test_they_do_on_real_recordings(name: str, recorded: Callable[[str], session.Profile]) -> None:
+    prof = recorded(name)
     assert len(used(prof.source()))
     closes(prof)
 

@@ -8,26 +8,25 @@ import math
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pyprof
 from pyprof import metrics, session
 from pyprof.prof.columns import COLUMNS, Reals, Texts, View
 from pyprof.reports import efficiency
 from pyprof.viewer.roofline import roofline
-from tests.build import Recording, examples, recording, scratch, write_capture
-from tests.reports.test_oracle import random_recording
+from tests.build import Recording, recording, scratch, write_capture
+from tests.reports.test_oracle import random_recording, seeds
 
+RESNET = "kineto/resnet50_v100_6steps.pt.trace.json.gz"
 RECORDINGS = (
     "nsys/cifar_rtx2070_pyprof_markers.sqlite", "kineto/h100_bert_small.json.gz",
-    "kineto/resnet50_v100_6steps.pt.trace.json.gz",
+    pytest.param(RESNET, marks=pytest.mark.long),
 )  # fmt: skip
 
 
@@ -206,20 +205,20 @@ def test_figures_of_a_recording_add_up_by_hand(data: Path, file: str):
     assert compared >= (4 if file.startswith("kineto") else 0)
 
 
-@pytest.mark.parametrize("file", RECORDINGS)
-def test_no_group_is_above_the_roofline(data: Path, file: str):
+def test_no_group_is_above_the_roofline(recorded: Callable[[str], session.Profile]):
     """Of ResNet-50 on a V100 some were, by the definition of Winograd's convolutions (up to 170 %), a mean's backward
     (119 %) whose gradient is expanded, and additions of tensors that the L2 of 6 MiB holds (up to 145 %)."""
-    prof = pyprof.load(data / file)
-    for name, options in (("detail", {}), ("kernel", {}), ("kernel_summary", {}), ("operator", {})):
-        assert not (prof.report(name, **options)["efficiency"].astype(float) > 100).any()
+    prof = recorded(RESNET)
+    for name in ("detail", "kernel", "kernel_summary", "operator"):
+        assert not (prof.report(name)["efficiency"].astype(float) > 100).any()
     value = prof.source().window
     assert (metrics.value("roofline_efficiency", value) or 0) <= 100
 
 
+@pytest.mark.long
 def test_the_chart_says_which_kernels_may_lie_above_the_roof(data: Path):
     """Names of kernels in calls that a kernel named after Winograd is part of, from the table of `prof.py`."""
-    prof = pyprof.load(data / "kineto/resnet50_v100_6steps.pt.trace.json.gz")
+    prof = pyprof.load(data / RESNET)
     table = prof.table
     names = set(table["kernel"][table["effwhy"].astype(str).str.startswith("Winograd")])
     assert {"volta_sgemm_64x64_nt", "cudnn::winograd_nonfused::winogradForwardData4x4"} <= names
@@ -236,8 +235,7 @@ def on_a_v100(path: Path, what: Recording) -> session.Profile:
     return session.load(path)
 
 
-@examples(12)
-@given(seed=st.integers(0, 1 << 32))
+@seeds(6, 30)
 def test_figures_of_random_recordings_add_up_by_hand(seed: int):
     prof = on_a_v100(Path(os.path.join(scratch(), "a.sqlite")), random_recording(seed))
     compare(prof)
