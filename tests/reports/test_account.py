@@ -16,6 +16,7 @@ from pyprof import session
 from pyprof.facts.device_steps import activities, used_steps
 from pyprof.facts.steady_state import used
 from tests import kineto
+from tests.reports.test_change import pair
 from tests.reports.test_oracle import random_profile, seeds
 
 V100 = [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]
@@ -79,11 +80,11 @@ def test_the_time_of_kernels_is_divided_from_the_peak_downwards(tmp_path: Path) 
     assert int(mine["total_ns"].sum()) == pytest.approx(3 * (136_782.4 - 17_179.869), abs=6)
 
 
-def test_a_rank_that_is_waited_for_is_told_from_the_transfer(tmp_path: Path) -> None:
+def test_a_rank_that_is_waited_for_is_told_from_the_transfer() -> None:
     """Four ranks and one slow one: the transfers take 100 us on each, the rest of the others' collectives waits."""
     (fault,) = [fault for fault in diagnosis.FAULTS if fault.what == "Python on one rank"]
-    world, _ = diagnosis.simulate(diagnosis.BASES[1], fault, 3_000_000, 5, healthy=False)
-    table = diagnosis.record(tmp_path, world).report("account").set_index(["worker", "cause"])["step_ns"]
+    slow, _, _ = pair(fault, 3_000_000)
+    table = slow.report("account").set_index(["worker", "cause"])["step_ns"]
     for rank in ("rank0", "rank1", "rank3"):
         assert table[rank, "exposed communication"] == pytest.approx(100_000, abs=1)
         assert 2e6 < table[rank, "waiting for a rank"] < 3e6

@@ -105,7 +105,7 @@ def test_nothing_is_in_use_without_allocations(tmp_path):
     assert table(load(tmp_path, op("aten::mm", 0, 30))) == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_events_equal_what_plain_python_makes_of_them(tmp_path, seed):
     """Bytes in use are those allocated before and not released; with the rest they are the allocator's own count."""
     rng = random.Random(seed)
@@ -160,9 +160,9 @@ def test_random_events_equal_what_plain_python_makes_of_them(tmp_path, seed):
     assert {(row["at_ns"], row["allocated"]) for row in table(prof)} == {(peak[0] * US, peak[3])}
 
 
-def test_a_recording_of_others(data):
+def test_a_recording_of_others(recorded):
     """Of 6.6 GB 2.5 are of its allocations, 4.1 of before it, of which nothing is said; the allocator holds 12.8 GB."""
-    prof = session.load(data / "kineto/v100_216k_events.json.gz")
+    prof = recorded("kineto/v100_216k_events.json.gz")
     found = [row for row in table(prof, "allocation") if row["device"] == 1]
     curve = prof.report("memory", show="curve")
     curve = curve[curve["device"] == 1]

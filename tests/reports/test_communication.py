@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import tarfile
 from collections import defaultdict
 from contextlib import closing
 from functools import cache
@@ -75,21 +74,19 @@ def test_one_rank_alone_knows_no_transfer(tmp_path):
     assert row["aligned_by"] == "no: one rank recorded"
 
 
-@pytest.mark.parametrize(
-    ("name", "elements", "size", "expected"),
-    [
-        ("all_reduce", (1000, 1000), 4, 4000),
-        ("all_gather", (1000, 4000), 4, 16_000),
-        ("reduce_scatter", (4000, 1000), 4, 16_000),
-        ("all_to_all", (1000, 800), 4, 4000),
-        ("broadcast", (1000, 1000), 4, 4000),
-        ("all_reduce", None, 4, None),
-    ],
-)
-def test_bytes_are_those_of_nccl_tests(tmp_path, name, elements, size, expected):
-    (row,) = table(run(tmp_path, [[K(name, 100, 80, "0", 1, elements, size)]]), "communication")
-    assert row["bytes"] == expected
-    assert (row["algbw"] is None) == (expected is None)
+def test_bytes_are_those_of_nccl_tests(tmp_path):
+    cases = [
+        ("all_reduce", (1000, 1000), 4000), ("all_gather", (1000, 4000), 16_000),
+        ("reduce_scatter", (4000, 1000), 16_000), ("all_to_all", (1000, 800), 4000),
+        ("broadcast", (1000, 1000), 4000), ("all_reduce", None, None),
+    ]  # fmt: skip
+    kernels = [
+        K(name, 100 * i, 80, str(i), 1, elements, 4) for i, (name, elements, _) in enumerate(cases, start=1)
+    ]
+    found = {row["process_group"]: row for row in table(run(tmp_path, [kernels]), "communication")}
+    for group, (name, _, expected) in enumerate(cases, start=1):
+        row = found[str(group)]
+        assert (row["name"], row["bytes"], row["algbw"] is None) == (name, expected, expected is None)
 
 
 def test_unequal_counts_are_aligned_by_group_and_sequence(tmp_path):
@@ -311,12 +308,10 @@ def test_random_runs_equal_what_plain_python_makes_of_them(tmp_path, seed):
     }
 
 
-def test_eight_ranks_of_dlrm(data, tmp_path):
+def test_eight_ranks_of_dlrm(recorded):
     """The first exchange: rank 7 arrives last and its kernel is 10 us long, that of rank 1, the first, 7635 us; the
     next to last are 514 and 518 us long."""
-    with tarfile.open(data / "kineto/dlrm_v100_8ranks.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    prof = session.load(tmp_path)
+    prof = recorded("kineto/dlrm_v100_8ranks.tar.gz")
     assert hows(prof) == {"order"}
     worst = max(table(prof, "stragglers"), key=lambda row: row["late_ns"])
     assert (worst["worker"], worst["name"], worst["place"]) == ("rank7", "all_to_all", 0)

@@ -305,7 +305,7 @@ def random_files(seed: int) -> list[Events]:
     return files
 
 
-@pytest.mark.parametrize("seed", (3, 4, 5))
+@pytest.mark.parametrize("seed", [3, 4, 5])
 def test_parts_add_up_to_the_lateness(tmp_path, seed):
     prof = loaded(random_files(seed), tmp_path)
     for group_by in ("collective", "rank"):

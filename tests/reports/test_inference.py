@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import pyprof
 from pyprof import session
 from pyprof.serving import step_of
 from tests import kineto
@@ -102,22 +101,25 @@ def test_what_sglang_says() -> None:
     "execute_context_2_generation_3", "execute_model", "my execute_context_0(0)_generation_1(1)", "step[3]",
     "execute_context_0(0)_generation_1(1) of 7", "step[DECODE bs=x]", "step[decode bs=3]",
 ])  # fmt: skip
-def test_what_only_looks_like_a_servers_step(text: str, tmp_path: Path) -> None:
+def test_what_only_looks_like_a_servers_step(text: str) -> None:
     assert step_of(text) is None
-    events = kineto.Nested(f"# {text}\n    aten::mm\n        > sgemm\n").events
+
+
+def test_what_only_looks_like_a_servers_step_has_no_row_and_is_told(tmp_path: Path) -> None:
+    events = kineto.Nested("# execute_model\n    aten::mm\n        > sgemm\n").events
     profile = session.load(kineto.write(tmp_path / "trace.json", events))
     assert not len(profile.report("inference"))
     assert "R01" in set(profile.findings["rule"])
 
 
-def test_recordings_of_servers(data: Path) -> None:
+def test_recordings_of_servers(recorded) -> None:
     """From the names of their annotations, and the kernels of the files."""
-    vllm = pyprof.load(data / "kineto" / "mi300_vllm_prefilldecode_piecewise")
+    vllm = recorded("kineto/mi300_vllm_prefilldecode_piecewise")
     (row,) = vllm.report("inference").to_dict("records")
     assert (row["phase"], row["requests"], row["prefills"], row["decodes"]) == ("mixed", 46, 9, 37)
     assert (row["tokens"], row["context"]) == (8155 + 37, 8430 + 34489)
     assert (row["duration_ns"], row["kernels"]) == (26_353_441, 413)
-    sglang = pyprof.load(data / "kineto" / "mi300_sglang_decode")
+    sglang = recorded("kineto/mi300_sglang_decode")
     (row,) = sglang.report("inference").to_dict("records")
     assert (row["phase"], row["requests"], row["tokens"], row["context"]) == ("decode", 32, 32, 32785)
     assert (row["duration_ns"], row["kernels"]) == (465_716_634, 555)

@@ -11,10 +11,7 @@ from pyprof import session
 from pyprof.viewer import demo
 from tests import kineto
 
-RECORDINGS = (
-    "kineto/resnet50_v100_6steps.pt.trace.json.gz", "nsys/h100_2gpu_1s.sqlite",
-    "kineto/mi300_vllm_prefilldecode_piecewise",
-)  # fmt: skip
+RECORDINGS = ("kineto/resnet50_v100_6steps.pt.trace.json.gz", "kineto/mi300_vllm_prefilldecode_piecewise")
 
 
 def compare(prof: session.Profile) -> None:
@@ -33,8 +30,8 @@ def test_kernels_add_up_to_their_operators():
 
 
 @pytest.mark.parametrize("file", RECORDINGS)
-def test_kernels_of_recordings_add_up_to_their_operators(data: Path, file: str):
-    compare(session.load(data / file))
+def test_kernels_of_recordings_add_up_to_their_operators(recorded, file: str):
+    compare(recorded(file))
 
 
 def test_kernels_by_hand(tmp_path: Path):

@@ -112,12 +112,12 @@ def test_operators_are_the_plugins(loaded):
             assert [row[key] for key in keys] == [US * time for time in times], name
 
 
-def test_what_tensor_cores_could_do_is_what_the_plugin_says(data):
+def test_what_tensor_cores_could_do_is_what_the_plugin_says(data, request):
     """Forward and backward: autograd's nodes have no formula of their own, their names tell."""
     golden = json.loads((data / "expected_traces.json").read_text())["plugin_golden"][NAME]
     (found,) = [
         row["value"]
-        for row in rows(session.load(data / NAME).report("summary"))
+        for row in rows(request.getfixturevalue("recorded")(NAME).report("summary"))
         if (row["name"], row["figure"]) == ("Ops eligible for TC but not using", "GPU Time")
     ]
     assert found == US * sum(row[2] for row in golden["operators"] if row[-3] == "Yes")

@@ -4,9 +4,7 @@ without a GPU, for all iterations and for some."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -19,22 +17,13 @@ SUMS = {"calls": "calls", "cpu": "cpu_ns", "gpu": "gpu_ns", "overhead": "overhea
         "kernels": "kernels", "tc_kernels": "tc_kernels", "kernel": "kernel_ns", "tc": "tc_ns"}  # fmt: skip
 
 
-PUBLISHED = {
-    "vllm": "mi300_vllm_prefilldecode_piecewise",
-    "sglang": "mi300_sglang_decode",
-    "flux": "mi300_flux_compiled",
-}
+PUBLISHED = "kineto/mi300_vllm_prefilldecode_piecewise"
 
 
-@pytest.fixture(scope="module")
-def published(data) -> Callable[[str], session.Profile]:
-    return functools.cache(lambda name: session.load(data / "kineto" / PUBLISHED[name]))
-
-
-@pytest.fixture(params=["small", "cpu", "peers", "second step", "one worker", *PUBLISHED])
-def some(request, prof, on_cpu, with_peers, published) -> tuple[session.Profile, int | None]:
-    if request.param in PUBLISHED:
-        return published(request.param), None
+@pytest.fixture(params=["cpu", "peers", "second step", "one worker", PUBLISHED])
+def some(request, prof, on_cpu, with_peers) -> tuple[session.Profile, int | None]:
+    if request.param == PUBLISHED:
+        return request.getfixturevalue("recorded")(PUBLISHED), None
     one: session.Profile = {"cpu": on_cpu, "peers": with_peers}.get(request.param, prof)
     one.aggregate(1, 1) if request.param == "second step" else one.aggregate(0, 0 if one is on_cpu else 1)
     return one, 0 if request.param == "one worker" else None
@@ -170,9 +159,8 @@ def test_occupancy_of_the_small_recording_by_hand(prof):
 
 
 @pytest.mark.parametrize("by", ["step", "operator", "kernel"])
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_published_recording_differs_from_itself_in_nothing(name, by, published):
-    one = published(name)
+def test_a_published_recording_differs_from_itself_in_nothing(by, recorded):
+    one = recorded(PUBLISHED)
     difference = rows(one.diff(one, by))
     assert difference
     assert {row[key] for row in difference for key in row if key.startswith("delta")} <= {0, None}

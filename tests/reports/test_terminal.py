@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from pyprof import load
 from pyprof.render import writers
 from pyprof.render.fit import TextColumn, fit, lines, scaled
 from pyprof.reports import every
+from tests import cli
 
 TRACE = Path(__file__).resolve().parents[2] / "examples" / "data" / "trace.pt.trace.json.gz"
 
@@ -33,10 +31,10 @@ def table(prof, report, width: int | None) -> str:
 
 
 @pytest.mark.parametrize("report", every(), ids=lambda one: one.name)
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_every_report_fits_every_width(report, width: int, prof) -> None:
-    text = table(prof, report, width)
-    assert max((cell_len(line) for line in text.splitlines()), default=0) <= width
+def test_every_report_fits(report, prof) -> None:
+    for width in (60, 80, 120, 200) if report.name == "operator" else (60,):
+        text = table(prof, report, width)
+        assert max((cell_len(line) for line in text.splitlines()), default=0) <= width
 
 
 @pytest.mark.parametrize(
@@ -89,22 +87,23 @@ def test_empty_columns_and_figures_are_not_shown(prof) -> None:
     assert line.split()[-2:] == [f"{wall / 1e6:.4g}", "ms"]
 
 
-@pytest.mark.parametrize(("words", "fits"), [([], True), (["--wide"], False)])
-def test_only_a_terminal_gets_it(words: list[str], fits: bool, root: Path) -> None:
-    command = [sys.executable, "-m", "pyprof", "report", "op_type", str(TRACE), *words]
-    env = os.environ | {"PYTHONPATH": str(root), "COLUMNS": "90"}
-    piped = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-    ours, theirs = pty.openpty()
-    program = subprocess.Popen(command, env=env, stdout=theirs, stderr=subprocess.DEVNULL)
-    os.close(theirs)
-    got = b""
-    try:
-        while part := os.read(ours, 1 << 16):
-            got += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert program.wait() == 0
-    text = got.decode().replace("\r\n", "\n")
-    assert (text == piped) is not fits
-    assert (max(map(cell_len, text.splitlines())) <= 90) is fits
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_only_a_terminal_gets_it(prof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a_dldb.sqlite"
+    prof.save(path)
+    monkeypatch.setenv("COLUMNS", "90")
+
+    def printed(out: io.TextIOWrapper, *words: str) -> str:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert cli.report(["op_type", str(path), *words]) == 0
+        out.seek(0)
+        return out.read()
+
+    piped = printed(io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    assert max(map(cell_len, piped.splitlines())) > 90
+    assert printed(Terminal(io.BytesIO(), "utf-8"), "--wide") == piped
+    assert max(map(cell_len, printed(Terminal(io.BytesIO(), "utf-8")).splitlines())) <= 90

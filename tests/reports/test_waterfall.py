@@ -167,14 +167,10 @@ def test_without_a_gpu_operators_and_waits_are_the_parts(tmp_path: Path) -> None
     assert times(found, "host") == {"mm": (200, 200), "add": (200, 200)}
 
 
-def test_worker_processes_of_the_data_loader_are_the_reason(data: Path) -> None:
+def test_worker_processes_of_the_data_loader_are_the_reason(recorded) -> None:
     """ResNet-50 with no worker process and with four: 6 steps of 1,065.6 ms together, of which 355.6 are waits for
     data; 7.1 ms of waits with workers."""
-    folder = data / "kineto"
-    runs = [
-        session.load(folder / f"resnet50_v100_{name}.pt.trace.json.gz")
-        for name in ("6steps", "num_workers_4")
-    ]
+    runs = [recorded(f"kineto/resnet50_v100_{name}.pt.trace.json.gz") for name in ("6steps", "num_workers_4")]
     table = rows(runs[0].diff(runs[1]))
     assert (table[0]["name"], table[1]["name"]) == ("step", "idle: data loader")
     assert table[0]["base_time_ns"] * 6 / 1e6 == pytest.approx(1065.6, abs=0.05)
