@@ -148,7 +148,7 @@ def checked(source: Source) -> list[Outcome]:
     return found
 
 
-@examples(12)
+@examples(8)
 @given(recordings(), st.data())
 def test_every_rule_answers_on_any_database(made, data):
     with opened(made) as database:

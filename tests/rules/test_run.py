@@ -14,7 +14,6 @@ from pyprof.facts.steady_state import spread, steady
 from pyprof.model import Device
 from pyprof.occupancy import LIMITS
 from pyprof.parse import loader
-from pyprof.prof.hardware.gpu_table import PRODUCTS
 from pyprof.rules import RULES, event_sample
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate, judge
@@ -106,7 +105,7 @@ def test_a_range_of_iterations_saves_no_more_than_it_lasts():
     assert "At most 100 us" in found.problem
 
 
-@pytest.mark.parametrize("rule", ["R10", "R11", "R12", "R16", "R23", "R26", "R27", "R36"])
+@pytest.mark.parametrize("rule", ["R10", "R11", "R12", "R26", "R36"])
 def test_two_gpus_that_do_the_same_at_once_save_no_more_than_one(rule):
     made, twice = CASES[rule].fires(), CASES[rule].fires()
     for event in list(twice._events):
@@ -281,10 +280,8 @@ def test_tensor_cores_take_float32_if_tf32_is_on(switch, ok, tmp_path):
         assert database.rows("select dtype_ok from operator where type = 'linear'") == [(ok,)]
 
 
-@pytest.mark.parametrize(
-    "capability", sorted({p.architecture for p in PRODUCTS if p.architecture[0].isdigit()})
-)
-def test_kernels_that_do_not_fill_a_gpu_are_found_on_every_gpu_of_nvidia(capability):
+@pytest.mark.parametrize("capability", ["6.1", "7.5", "9.0"])
+def test_kernels_that_do_not_fill_a_gpu_are_found_on_gpus_of_nvidia(capability):
     """20 blocks on 80 multiprocessors; 88 of which one fits at a time, as a block takes nearly all shared memory."""
     gpu = ("a GPU", 80, capability, 16 << 30)
     major, minor = map(int, capability.split("."))
@@ -301,8 +298,7 @@ def test_a_gpu_whose_limits_are_unknown_is_a_fact_that_is_missing(rule):
     assert "compute capability 9.9" in judged.needs
 
 
-@pytest.mark.parametrize("name", ["SGD", "AdamW", "Muon"])
-@pytest.mark.parametrize("around", ["", "train_step"])
+@pytest.mark.parametrize(("name", "around"), [("SGD", ""), ("Muon", "train_step")])
 def test_the_optimizer_of_a_trace_of_torchs_profiler_is_its_range(name, around, tmp_path):
     """Three steps of 10 ms; in each, 60 kernels of 1 us in 4 ms of the optimizer's step, 20 in 1 ms of zero_grad."""
     events, number = [], 0
@@ -325,7 +321,8 @@ def test_the_optimizer_of_a_trace_of_torchs_profiler_is_its_range(name, around, 
                     kineto.kernel("vectorized_elementwise_kernel", at + 20_000, at + 21_000, number),
                 ]
     profile = pyprof.load(kineto.write(tmp_path / "net.pt.trace.json", events))
-    found = {one.rule.id: one.finding for one in profile.outcomes if one.finding}
+    run = Run(profile.source())
+    found = {rule: judge(RULES[rule], run).finding for rule in ("R21", "R22")}
     assert found["R21"].problem.startswith(
         f"Optimizer.step of {name} launches 60 kernels; it takes 4.00 ms a step"
     )
