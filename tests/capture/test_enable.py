@@ -269,10 +269,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(
-    "method", ["fork", *(pytest.param(name, marks=pytest.mark.long) for name in ("spawn", "forkserver"))]
-)
 @pytest.mark.long
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_ranks_of_multiprocessing(method: str, enabled: Environment, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPAWN.format(method=method))
     run = enabled.run(tmp_path, "train.py", PYPROF_OUTPUT="net.sqlite")
@@ -323,10 +321,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("variable", ["PYPROF_STEPS=2:4", "PYPROF_OUTPUT=net.sqlite"])
 @pytest.mark.parametrize(
-    ("source", "launcher"),
-    [(ACCELERATE, "-m accelerate.commands.launch --multi_gpu --num_processes 2"), (LIGHTNING, "")],
+    ("source", "launcher", "variable"),
+    [
+        (
+            ACCELERATE,
+            "-m accelerate.commands.launch --multi_gpu --num_processes 2",
+            "PYPROF_OUTPUT=net.sqlite",
+        ),
+        (LIGHTNING, "", "PYPROF_STEPS=2:4"),
+    ],
     ids=["accelerate", "lightning"],
 )
 def test_ranks_of_other_launchers(
