@@ -26,8 +26,7 @@ import pytest
 from pyprof.viewer import engine
 
 _MOST = 1 << 17  # bytes of an order: an environment
-_SERVER = (
-    """
+_SERVER = """
 import gc, importlib, json, os, pkgutil, signal, socket, sys
 gc.disable()
 orders = socket.socket(fileno=int(sys.argv[1]))
@@ -47,7 +46,7 @@ def reap(*_):
 signal.signal(signal.SIGCHLD, reap)
 gc.freeze()
 while True:
-    order, files, _, _ = socket.recv_fds(orders, %d, 2)
+    order, files, _, _ = socket.recv_fds(orders, MOST, 2)
     if not order:
         break
     if os.fork():
@@ -66,12 +65,10 @@ while True:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv = ["-c", *order["arguments"]]
-    os.write(1, b"%%d\\n" %% os.getpid())
+    os.write(1, b"%d\\n" % os.getpid())
     exec(order["code"], {"__name__": "__main__"})
     break
-"""
-    % _MOST
-)  # noqa: UP031 - it has braces
+""".replace("MOST", str(_MOST))
 
 
 class _Process:
