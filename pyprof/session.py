@@ -304,7 +304,7 @@ class Profile:
         self, format: str, path: str | os.PathLike[str], start: int | None = None, end: int | None = None
     ) -> None:
         """Write the whole recording, or the part from `start` to `end` (ns from the first event), for another tool:
-        "chrome", "collapsed", "collapsed-cpu", "nsys" or "speedscope". Completely or not at all; a name that ends in
+        "chrome", "collapsed" or "speedscope". Completely or not at all; a name that ends in
         .gz is compressed. Raises PyProfError."""
         from pyprof.export import write
 

@@ -54,7 +54,6 @@ def commands(folder: Path) -> dict[str, tuple[str, Callable[[], int]]]:
     return {
         "save": of("net_dldb.sqlite", "save", "-f"),
         "export": of("net.json", "export", "-f"),
-        "export nsys": of("nsys.sqlite", "export", "-f", "--format", "nsys"),
         "parse": of("net.dict", "parse", "-f"),
         "report": of("kernel.csv", "report", "-f", "--format", "csv", "kernel"),
         "recording": (

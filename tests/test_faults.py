@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("gcc"), reason="no Linux with gcc"
 )
 
-COMMANDS = ("recording", "save", "aggregate", "export", "export nsys", "parse", "report")
+COMMANDS = ("recording", "save", "aggregate", "export", "parse", "report")
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "half": 0}
 SAMPLE = {("recording", "ENOSPC"): 3}  # every so many writes, where there are few; the others are long
 

@@ -26,10 +26,10 @@ def add_arguments(parser: Parser) -> None:
     add_run(parser)
     parser.add_argument(
         "--format", choices=formats(), default="chrome",
-        help="chrome: trace JSON for Perfetto; collapsed, collapsed-cpu: stacks for flamegraph.pl, of GPU and of CPU "
-        "time; nsys: SQLite as Nsight Systems exports it; speedscope: stacks of both; default: %(default)s",
+        help="chrome: trace JSON for Perfetto; collapsed: stacks of GPU time for flamegraph.pl; speedscope: stacks of "
+        "GPU and of CPU time; default: %(default)s",
     )  # fmt: skip
-    add_output_options(parser, "file to write; OUT.gz is compressed, except nsys", "OUT", required=True)
+    add_output_options(parser, "file to write; OUT.gz is compressed", "OUT", required=True)
     parser.add_argument(
         "--start",
         metavar="NS",

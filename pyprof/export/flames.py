@@ -6,8 +6,8 @@ A stack is, outermost first: the worker if there are several, the source lines, 
 the own time of operator events. CPU time is that of operators without nested ones, with API calls separate. In a
 window, everything in progress counts in full.
 
-collapsed, collapsed-cpu  a stack and its ns per line, frames separated by semicolons, as read by flamegraph.pl
-speedscope                both as profiles of one file. Source: speedscope.app/file-format-schema.json
+collapsed   GPU time: a stack and its ns per line, frames separated by semicolons, as read by flamegraph.pl
+speedscope  both as profiles of one file. Source: speedscope.app/file-format-schema.json
 """
 
 from __future__ import annotations
@@ -107,12 +107,6 @@ def _positive(times: Counter[tuple[str, ...]]) -> Stacks:
 def collapsed(store: Store, window: Window, path: str, compress: bool) -> None:
     """Write GPU time as collapsed stacks."""
     _write(path, compress, _lines(gpu_time(store, window)))
-
-
-@exporter("collapsed-cpu")
-def collapsed_cpu(store: Store, window: Window, path: str, compress: bool) -> None:
-    """Write CPU time as collapsed stacks."""
-    _write(path, compress, _lines(cpu_time(store, window)))
 
 
 def _lines(stacks: Stacks) -> str:

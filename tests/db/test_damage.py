@@ -52,7 +52,9 @@ def test_values_that_no_profile_has(part, profile, tmp_path):
         shown = {
             report: partial(prof.report, report) for report in (*dice.sample(REPORTS, 2), "expert_systems")
         }
-        shown |= {format_: partial(prof.export, format_, tmp_path / "out") for format_ in ("chrome", "nsys")}
+        shown |= {
+            format_: partial(prof.export, format_, tmp_path / "out") for format_ in ("chrome", "speedscope")
+        }
         shown |= {
             name: partial(getattr, prof, name) for name in ("kernels", "ops", "steps", "devices", "coverage")
         }

@@ -42,6 +42,21 @@ def collapsed(prof: Profile, path: Path, name: str = "collapsed", **window: int)
     return found
 
 
+def stacks_of(prof, folder):
+    """Return ns by stack of each profile of a file for speedscope."""
+    path = folder / "stacks.json"
+    prof.export("speedscope", path)
+    document = json.loads(path.read_text())
+    frames = [frame["name"] for frame in document["shared"]["frames"]]
+    return {
+        profile["name"]: {
+            ";".join(frames[i] for i in sample): weight
+            for sample, weight in zip(profile["samples"], profile["weights"], strict=True)
+        }
+        for profile in document["profiles"]
+    }
+
+
 def test_gpu_time_by_line_module_operator_and_kernel(tmp_path):
     found = collapsed(loaded(tmp_path, TEXT), tmp_path)
     assert found == {f"{ABOVE};gemm": 120, f"{ABOVE};memcpy HtoD": 9, "lonely": 5}
@@ -50,7 +65,7 @@ def test_gpu_time_by_line_module_operator_and_kernel(tmp_path):
 def test_cpu_time_and_api_calls_apart(tmp_path):
     """A launch takes 4 ns."""
     prof = loaded(tmp_path, TEXT)
-    found = collapsed(prof, tmp_path, "collapsed-cpu")
+    found = stacks_of(prof, tmp_path)["CPU time"]
     api = 30 + 3 * 4
     assert found[f"{ABOVE};(API calls)"] == api
     assert found[ABOVE] == int(prof.report("detail").set_index("type")["cpu"]["mm"]) - api
@@ -62,7 +77,7 @@ def test_without_a_gpu_it_is_the_operators_own_time(tmp_path):
     found = collapsed(prof, tmp_path)
     assert sum(found.values()) == prof.kernels["duration_ns"].sum() == 200
     assert found == {"mm": 20, "aten::mm": 60, "relu": 40, "aten::relu": 80}
-    assert sum(collapsed(prof, tmp_path, "collapsed-cpu").values()) == 200
+    assert sum(stacks_of(prof, tmp_path)["CPU time"].values()) == 200
 
 
 def test_backward_is_told_from_forward_and_ranges_from_operators(tmp_path):
@@ -90,14 +105,11 @@ def test_speedscope_has_both_profiles(tmp_path):
     found = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
     assert found["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames = found["shared"]["frames"]
-    for profile, name in zip(found["profiles"], ("collapsed", "collapsed-cpu"), strict=True):
+    for profile in found["profiles"]:
         assert (profile["type"], profile["unit"], profile["startValue"]) == ("sampled", "nanoseconds", 0)
         assert profile["endValue"] == sum(profile["weights"])
-        stacks = {
-            ";".join(frames[i]["name"] for i in sample): weight
-            for sample, weight in zip(profile["samples"], profile["weights"], strict=True)
-        }
-        assert stacks == collapsed(prof, tmp_path, name)
+    assert [profile["name"] for profile in found["profiles"]] == ["GPU time", "CPU time"]
+    assert stacks_of(prof, tmp_path)["GPU time"] == collapsed(prof, tmp_path)
     assert {"name": "net.py:1", "file": "net.py", "line": 1} in frames
 
 

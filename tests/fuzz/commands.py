@@ -39,7 +39,7 @@ def words(name: str, file: Path, seed: Path, dice: random.Random) -> list[str]:
         "prof": [["prof"], ["prof", "--csv", "-c", COLUMNS], ["prof", "--memory"]],
         "parse": [["parse"], ["parse", "--memory"], ["parse", "--format", "jsonl"]],
         "save": [["save", "-o", "out"], ["save", "-o", "out", "--iter-start", "0", "--iter-stop", "0"]],
-        "export": [["export", "-o", "out"], ["export", "--format", "nsys", "-o", "out"]],
+        "export": [["export", "-o", "out"], ["export", "--format", "speedscope", "-o", "out"]],
         "diff": [["diff", "--by", by, str(seed)]],
         "info": [["info"], ["info", "--json"]],
         "view": [["view"]],
