@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
 import pyprof
+from tests.forks import Forks
 from tests.loops import LOOPS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the libraries
@@ -78,6 +79,29 @@ def test_steps_are_turns_in_traces(name: str, kind: str, tmp_path: Path) -> None
         run()
     recorder.export_chrome_trace(str(file))
     assert found(file) == (LOOPS[name].blind if kind == "bare" else LOOPS[name].steps)
+
+
+SCHEDULE = """
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+net, files = torch.nn.Linear(4, 4), iter(("first.json", "second.json"))
+with profile(
+    activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=2, repeat=2),
+    on_trace_ready=lambda recorder: recorder.export_chrome_trace(next(files)),
+) as recorder:
+    for _ in range(9):
+        net(torch.randn(2, 4)).sum().backward()
+        recorder.step()
+"""
+
+
+def test_steps_of_a_schedule_are_its_active_ones(forks: Forks, tmp_path: Path) -> None:
+    """Of 9 turns, 2 and 3, then 6 and 7. In a process of its own: torch 2.13 does not survive it among other profiles."""
+    code, program = forks.run(tmp_path, SCHEDULE)
+    assert code == 0, program.stderr
+    files = [tmp_path / "first.json", tmp_path / "second.json"]
+    assert [found(file) for file in files] == [2, 2]
+    assert [pyprof.load(file).report("step_time")["step"].tolist() for file in files] == [[2, 3], [6, 7]]
 
 
 @pytest.mark.parametrize("name", ["inference", "passes_of_equal_layers", "recurrent_cells"])
