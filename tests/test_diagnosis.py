@@ -13,8 +13,11 @@ from benchmarks.diagnosis import BASES, FAULTS, US, Base, Fault
 SEED = 1_000  # none of the page's
 
 
-@pytest.mark.parametrize("base", BASES, ids=lambda base: base.name)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
+# Every fault in one of the programs, and with PYPROF_LONG=1 in the other.
+@pytest.mark.parametrize(("base", "fault"), [
+    pytest.param(base, fault, id=f"{fault.what}-{base.name}", marks=[pytest.mark.long] if turn else [])
+    for number, fault in enumerate(FAULTS) for turn, base in enumerate((BASES[number % 2], BASES[1 - number % 2]))
+])  # fmt: skip
 def test_the_first_finding_is_the_fault_and_its_saving_the_cost(
     base: Base, fault: Fault, tmp_path: Path
 ) -> None:

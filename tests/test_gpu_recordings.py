@@ -29,8 +29,14 @@ FOLDER = Path(__file__).parent / "traces/gpu"
 BOTH = sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.pt.trace.json.gz"))
 PROGRAMS = [name for name in BOTH if (FOLDER / f"{name}.sqlite.gz").exists()]
 CAPTURES = sorted(path.name.removesuffix(".sqlite.gz") for path in FOLDER.glob("*.sqlite.gz"))
+# Claims about all of them are tested on these, and on the others with PYPROF_LONG=1.
+FEW = ("transformer_bf16", "two_streams", "products", "graph_replay", "loader_workers_memory", "counters")
 EXTERNAL = 39  # CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, of Kineto, 24 bytes: cupti_activity.h
 L2 = 52_428_800  # bytes, of the H100
+
+
+def few(names: list[str]) -> list[Any]:
+    return [name if name in FEW else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
 @cache
@@ -55,7 +61,7 @@ def kernels(profile: session.Profile) -> pd.DataFrame:
     return frame[frame["kind"] == "kernel"]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", few(PROGRAMS))
 def test_a_capture_has_the_kernels_of_torchs_trace(name: str):
     ours, theirs = kernels(captured(name)), kernels(traced(name))
     assert Counter(ours["full_name"]) == Counter(theirs["full_name"])
@@ -64,7 +70,7 @@ def test_a_capture_has_the_kernels_of_torchs_trace(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PROGRAMS if name != "loader_workers"]
+    "name", few([name for name in PROGRAMS if name != "loader_workers"])
 )  # its loader's threads
 def test_a_capture_has_the_operators_of_torchs_trace(name: str):
     raw = json.loads(unpacked(f"{name}.pt.trace.json").read_bytes())["traceEvents"]
@@ -76,7 +82,7 @@ def test_a_capture_has_the_operators_of_torchs_trace(name: str):
     assert ours == theirs
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", few(CAPTURES))
 def test_every_kernel_of_a_capture_is_linked(name: str):
     frame = captured(name).kernels
     assert frame["launch_ns"].notna().all()
@@ -87,7 +93,7 @@ def test_every_kernel_of_a_capture_is_linked(name: str):
         assert forward["source"].notna().all()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", few(PROGRAMS))
 def test_a_backward_has_its_forwards_line_and_name(name: str):
     for profile in (captured(name), traced(name)):
         frame = kernels(profile)
@@ -97,7 +103,7 @@ def test_a_backward_has_its_forwards_line_and_name(name: str):
         assert not set(backward["op"][products]) & {"view", "to_copy", "to", "t", "transpose", "unsafe_view"}
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", few(CAPTURES))
 def test_times_count_from_the_earliest_of_all_that_is_shown(name: str):
     """The first step of a capture begins before its first operator."""
     with closing(sqlite3.connect(unpacked(f"{name}.sqlite"))) as raw:
@@ -121,7 +127,7 @@ def test_times_count_from_the_earliest_of_all_that_is_shown(name: str):
     assert min(time for time in earliest if time is not None) == 0
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", few(PROGRAMS))
 def test_the_ledger_closes(name: str):
     for profile in (captured(name), traced(name)):
         frame, table = kernels(profile), profile.report("coverage")
@@ -272,7 +278,7 @@ def test_every_kernel_of_a_training_has_costs():
     assert copied["flops"].tolist() == 2 * 4 * [0]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", few(PROGRAMS))
 def test_reports_agree_on_the_time_of_all_kernels(name: str):
     """Of an execution of an operator time counts once, although kernels of one stream overlap on an H100 (programmatic
     dependent launch); torch's own operator events have the sum."""
@@ -326,7 +332,7 @@ def test_a_product_under_autocast_moves_16_bits():
     assert (casts["bytes"] > 0).all()  # 4 bytes read, 2 written: of its own operator
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", few(CAPTURES))
 def test_no_product_is_faster_than_the_roofline(name: str):
     """Data of small products may come from the L2 cache, whose bandwidth is above the roofline's."""
     frame = kernels(captured(name))

@@ -103,7 +103,7 @@ def test_a_name_that_looks_like_the_end_of_a_text_keeps_its_number(tmp_path):
     assert list(lines(read(text))) == text
 
 
-@examples(150)
+@examples(40)
 @given(tables())
 def test_what_is_written_reads_and_writes_the_same(rows):
     text = list(lines(rows))
@@ -112,7 +112,7 @@ def test_what_is_written_reads_and_writes_the_same(rows):
     assert list(lines(read(text))) == text
 
 
-@examples(80)
+@examples(20)
 @given(tables())
 def test_a_reader_that_knows_no_pattern_finds_the_same(rows):
     """Keys in another order and other blanks: such lines are read in full, not through the pattern of our own."""
@@ -121,7 +121,7 @@ def test_a_reader_that_knows_no_pattern_finds_the_same(rows):
     assert list(lines(read(shuffled))) == text
 
 
-@examples(80)
+@examples(20)
 @given(tables())
 def test_json_holds_the_same_values(rows):
     for literal, text in zip(lines(rows), lines(rows, "jsonl")):

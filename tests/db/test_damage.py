@@ -20,7 +20,7 @@ from pyprof.errors import FormatError
 from pyprof.store import files
 from pyprof.store.files import Store, schema
 from pyprof.store.validate import damage
-from tests.build import LONG, PARTS
+from tests.build import LONG
 from tests.waiting import HANG
 
 VALUES = ("'text'", "x'00ff'", "4611686018427387904", "-1", "0.5", "null")
@@ -34,11 +34,10 @@ def test_a_profile_is_sound(profile):
 
 
 @pytest.mark.counts
-@pytest.mark.parametrize("part", range(PARTS))
-def test_values_that_no_profile_has(part, profile, tmp_path):
-    dice = random.Random(7 + part)
+def test_values_that_no_profile_has(profile, tmp_path):
+    dice = random.Random(8 if LONG else 7)
     path = tmp_path / "odd.sqlite"
-    for table, name, value in dice.sample(PLACES[part::PARTS], 100) if LONG else dice.sample(PLACES, 40):
+    for table, name, value in dice.sample(PLACES, 60 if LONG else 20):
         shutil.copyfile(profile, path)
         with closing(sqlite3.connect(path)) as connection, connection:
             try:
@@ -122,10 +121,9 @@ def test_iterations_that_none_has_are_found_before_they_count(
         pyprof.load(path)
 
 
-@pytest.mark.parametrize(
-    ("table", "column"), [("worker", "name"), ("kernel_name", "short_name"), ("operator", "type")]
-)
-def test_texts_that_are_bytes_are_no_page(table, column, profile, tmp_path, capsys):
+@pytest.mark.long
+def test_texts_that_are_bytes_are_no_page(profile, tmp_path, capsys):
+    table, column = "kernel_name", "short_name"
     path = tmp_path / "odd.sqlite"
     shutil.copyfile(profile, path)
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -30,11 +30,15 @@ PATIENT = "import pyprof.overview.ending as e\ne.PATIENCE = 600\n"
 
 
 def test_it_is_the_last_thing_on_stderr_and_that_of_pyprof_report(forks, tmp_path, monkeypatch, capsys):
-    source = WORK + "import atexit\natexit.register(lambda: print('bye'))\nprint('out')\n"
+    """After what the program prints as it ends, too."""
+    source = WORK + (
+        "import atexit, sys\natexit.register(lambda: print('bye', file=sys.stderr))\n"
+        "atexit.register(lambda: print('bye'))\nprint('out')\n"
+    )
     code, done = forks.run(tmp_path, source, "run", overview=True, prelude=PATIENT, COLUMNS="80")
     assert (code, done.stdout) == (0, "out\nbye\n")
-    first, *shown = done.stderr.splitlines()
-    assert first == "net.sqlite: 6 operators, 4 calls"
+    first, second, *shown = done.stderr.splitlines()
+    assert (first, second) == ("net.sqlite: 6 operators, 4 calls", "bye")
     assert shown[0].startswith("Step ")
     assert shown[-1] == NEXT
     monkeypatch.chdir(tmp_path)
@@ -43,13 +47,6 @@ def test_it_is_the_last_thing_on_stderr_and_that_of_pyprof_report(forks, tmp_pat
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["report", "net.sqlite"]) == 0
     assert capsys.readouterr().out.splitlines() == shown
-
-
-def test_it_comes_after_what_the_program_prints_as_it_ends(forks, tmp_path):
-    source = WORK + "import atexit, sys\natexit.register(lambda: print('bye', file=sys.stderr))\n"
-    _, done = forks.run(tmp_path, source, "run", overview=True)
-    assert done.stderr.splitlines()[1] == "bye"
-    assert done.stderr.splitlines()[-1] == NEXT
 
 
 @pytest.mark.parametrize(
@@ -116,7 +113,9 @@ def test_a_failure_is_one_line_and_the_exit_code_is_the_programs(prelude, said, 
     assert said is None or re.fullmatch(said, told[0])
 
 
-@pytest.mark.parametrize("tool", ["pandas", "pyarrow", "rich"])
+@pytest.mark.parametrize(
+    "tool", ["pandas", *(pytest.param(tool, marks=pytest.mark.long) for tool in ("pyarrow", "rich"))]
+)
 def test_libraries_that_cannot_be_imported(tool, forks, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / f"{tool}.py").write_text("raise ImportError('it is too old')\n")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from pyprof.overview import lines as text
 from pyprof.overview.figures import Figures, Row, figures
 from pyprof.overview.lines import MOST, lines, round_shares
 from pyprof.reports.headline import Best, Step
-from tests.build import call, examples, recording, write_capture
+from tests.build import call, examples, recording, scratch, write_capture
 from tests.reports.conftest import CPU, small
 
 NESTED = call("torch.mm", (64, 32), (32, 16), module="model.encoder.layers.11.self_attention", trace=(
@@ -31,16 +32,17 @@ RECORDINGS = {
 }
 
 
-def of(path: Path, name: str) -> Figures:
+@cache
+def of(name: str) -> Figures:
     """The figures of a recording above, written and read."""
-    profile = session.load(write_capture(path / "net.sqlite", RECORDINGS[name]()))
+    profile = session.load(write_capture(Path(scratch()) / "net.sqlite", RECORDINGS[name]()))
     return figures(profile.source())
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_overview_at_three_widths(name, width, tmp_path, golden):
-    found = of(tmp_path, name)
+def test_the_overview_at_three_widths(name, width, golden):
+    found = of(name)
     golden(f"overview/{name}.{width}.txt", "\n".join(lines(found, width, path="net.sqlite")) + "\n")
 
 
@@ -118,14 +120,14 @@ def test_shares_of_a_whole_are_100_percent_as_they_are_printed(weights):
     assert all(abs(one - share) <= 0.1 + 1e-6 for one, share in zip(printed, shares))
 
 
-def test_nothing_is_said_of_a_gpu_without_one(tmp_path):
-    found = of(tmp_path, "cpu")
+def test_nothing_is_said_of_a_gpu_without_one():
+    found = of("cpu")
     for width in (60, 80, 120):
         assert not re.search("gpu|kernel|cuda|idle", "\n".join(lines(found, width)), re.IGNORECASE)
 
 
-def test_what_is_not_known_is_na(tmp_path):
-    found = of(tmp_path, "kernels")
+def test_what_is_not_known_is_na():
+    found = of("kernels")
     assert "na: not recorded" in "\n".join(lines(found, 80))
     nothing = Figures(False, Step(None, None, 0, (), None), False, (Row("mm", 3, None, None),), (),
                       (("operator", None),), None, 3)  # fmt: skip

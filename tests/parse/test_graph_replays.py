@@ -73,6 +73,7 @@ def test_a_replay_is_an_event(tmp_path: Path, graph: int | None, name: str):
     assert trace.lost == {WHOLE: 3}
 
 
+@pytest.mark.counts
 def test_everything_answers_and_the_device_is_busy(tmp_path: Path):
     prof = session.load(replays(tmp_path / "t.sqlite", LENGTHS))
     answers.all_of(prof, tmp_path)

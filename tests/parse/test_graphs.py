@@ -138,7 +138,7 @@ def test_a_replay_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.counts
-@pytest.mark.parametrize("seed", range(100 if LONG else 20))
+@pytest.mark.parametrize("seed", range(40 if LONG else 10))
 def test_certain_is_what_every_longest_common_sequence_has(seed: int) -> None:
     """Against all longest common sequences of short texts, one by one."""
     draw = random.Random(seed)
@@ -192,7 +192,7 @@ def test_every_kernel_of_a_server_gets_its_operator(server: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.counts
-@pytest.mark.parametrize("seed", range(10 if LONG else 4))
+@pytest.mark.parametrize("seed", range(4 if LONG else 2))
 def test_mutated_replays_never_get_a_wrong_operator(server: Path, seed: int) -> None:
     path = server / "graph_execution.json.gz"
     truth = operators(path)

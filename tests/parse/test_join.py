@@ -71,7 +71,7 @@ def launch_of(kernel: Kernel, launches: list[Launch]) -> list[Launch]:
     return [x for x in mine if x.start == min(y.start for y in mine)]
 
 
-@examples(100)
+@examples(40)
 @given(recordings())
 def test_every_kernel_gets_the_innermost_range_and_the_outermost_call_of_its_launch(what):
     path = Path(build.scratch()) / "file"
@@ -124,7 +124,7 @@ def steps(draw: st.DrawFn) -> Recording:
     return out
 
 
-@examples(40)
+@examples(20)
 @given(steps())
 def test_a_backward_belongs_to_the_last_forward_of_its_thread_with_its_number(what):
     path = Path(build.scratch()) / "file"

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,21 @@ from pyprof.model import KERNEL, MEMCPY, MEMSET, Trace
 from pyprof.parse import loader
 from pyprof.parse.join import link
 from pyprof.parse.rows import rows
+from pyprof.session import Profile
 from tests import kineto
 
-TRACES = (
-    "resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz", "v100_216k_events.json.gz",
-    "mi300_resnet_act_checkpoint.json.gz", "h100_owlv2_large.json.gz",
-)  # fmt: skip
+TRACES = ("resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz", *(
+    pytest.param(name, marks=pytest.mark.long)
+    for name in ("v100_216k_events.json.gz", "mi300_resnet_act_checkpoint.json.gz", "h100_owlv2_large.json.gz")
+))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def read(data: Path) -> Callable[[str], Trace]:
+    """Recordings as columns, each read once."""
+    return cache(lambda name: loader.load(data / "kineto" / name))
+
+
 RANKS = ("rank0", "rank3")
 
 
@@ -81,8 +92,8 @@ def check(trace: Trace, wanted: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_figures_of_the_raw_events(name: str, data: Path, expected: dict[str, Any]) -> None:
-    check(loader.load(data / "kineto" / name), expected["traces"][f"kineto/{name}"])
+def test_figures_of_the_raw_events(name: str, read: Callable[[str], Trace], expected: dict[str, Any]) -> None:
+    check(read(name), expected["traces"][f"kineto/{name}"])
 
 
 @pytest.mark.parametrize("rank", RANKS)
@@ -96,9 +107,9 @@ def test_figures_of_a_rank(rank: str, data: Path, expected: dict[str, Any], tmp_
 
 @pytest.mark.parametrize("name", TRACES)
 def test_every_kernel_with_a_launch_belongs_to_an_operator(
-    name: str, data: Path, expected: dict[str, Any]
+    name: str, read: Callable[[str], Trace], expected: dict[str, Any]
 ) -> None:
-    trace = loader.load(data / "kineto" / name)
+    trace = read(name)
     kernels, agree, disagree, contained, _, neither = expected["linking"]["rows"][f"kineto/{name}"]
     made = rows(trace)
     named = np.array([bool(site.ops) for site in made.sites])[made.site]
@@ -109,10 +120,10 @@ def test_every_kernel_with_a_launch_belongs_to_an_operator(
     )
 
 
-def test_convolutions_without_recorded_strides(data: Path) -> None:
+def test_convolutions_without_recorded_strides(read: Callable[[str], Trace]) -> None:
     """ResNet-50 has 4 087 136 256 multiply-adds in its convolutions per image of 224 x 224: the published 4.089e9 less
     2048 · 1000 of the last layer. The backward does all twice but for the first input."""
-    table = pyprof.load(data / "kineto" / "resnet50_v100_6steps.pt.trace.json.gz").table
+    table = Profile(read("resnet50_v100_6steps.pt.trace.json.gz"), False).table
     convolutions = table[table["op"] == "aten::cudnn_convolution"]
     images, whole, first = 6 * 32, 2 * 4_087_136_256, 2 * 64 * 3 * 49 * 112**2
     found = convolutions.groupby("dir")["flops"].sum()
@@ -147,9 +158,9 @@ def test_dma_requests_of_mtia_are_copies(tmp_path: Path) -> None:
     ]
 
 
-def test_copies_of_a_recording_of_mtia(data: Path) -> None:
+def test_copies_of_a_recording_of_mtia(recorded: Callable[[str], Profile]) -> None:
     """450 and 427 requests of 460,800 and 788,439,608 bytes, counted in the file with json alone."""
-    found = pyprof.load(data / "kineto" / "mtia_inference.json.gz").report("memory_copies")
+    found = recorded("kineto/mtia_inference.json.gz").report("memory_copies")
     sums = found.groupby("kind")[["calls", "bytes", "total_ns"]].sum()
     assert sums.loc["DtoH"].tolist() == [450, 460_800, 2_759_889]
     assert sums.loc["HtoD"].tolist() == [427, 788_439_608, 42_611_301]

@@ -129,7 +129,8 @@ def check(path: Path, expected: list[str]) -> None:
 def test_every_event_before_a_cut_is_there(separators: tuple[str, str], tmp_path: Path) -> None:
     whole = json.dumps(kineto.document(SMALL), separators=separators)
     last = ends(whole)
-    for size in range(1, len(whole) + 1):
+    near = (end + more for end, _ in last for more in (-1, 0, 1, 2))
+    for size in sorted({*range(1, len(whole) + 1, 5), *near}):
         path = kineto.write_text(tmp_path / "trace.json", whole[:size])
         check(path, [name for end, name in last if end <= size])
 

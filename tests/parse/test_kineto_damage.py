@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged traces: what comes out is a Trace that counts what it lost, or one sentence; in bounded time and memory.
 
-Order, spacing and spelling of the JSON change nothing at all. 100 copies of the recordings with PYPROF_LONG=1.
+Order, spacing and spelling of the JSON change nothing at all. 60 copies of recordings with PYPROF_LONG=1.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import gzip
 import json
 import random
 import sqlite3
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -26,16 +24,11 @@ from pyprof.model import Trace
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.parse.tracejson import pieces
-from pyprof.reports import every
 from tests import kineto
 from tests.build import LONG
 from tests.cli import parse as main
-from tests.waiting import HANG
 
-RECORDINGS = (
-    "mi300_resnet_act_checkpoint.json.gz", "nccl_a100_rank0of2.json.gz", "h100_bert_small.json.gz",
-    "resnet50_v100_6steps.pt.trace.json.gz", "mi210_gpu_only.json.gz", "v100_216k_events.json.gz",
-)  # fmt: skip
+RECORDINGS = ("nccl_a100_rank0of2.json.gz", "h100_bert_small.json.gz", "mi210_gpu_only.json.gz")
 
 
 def load(path: Path) -> Trace | str:
@@ -163,7 +156,7 @@ def many(count: int = 12) -> bytes:
 
 
 def test_damaged_copies_of_a_small_trace_are_read_or_refused_in_one_sentence(tmp_path: Path) -> None:
-    survives(many(), range(25), tmp_path)
+    survives(many(), range(10), tmp_path)
 
 
 @pytest.mark.parametrize("garbage", [b'"}\xff, {\xfe"' * 200_000, b"\xc4" * 3_000_000, b'{"a": [' * 300_000])
@@ -177,36 +170,27 @@ def test_garbage_takes_no_memory(garbage: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(2))  # few: each reads the intact recording four times
 @pytest.mark.parametrize("place", range(len(RECORDINGS)))
-def test_damaged_copies_of_the_recordings(place: int, part: int, data: Path, tmp_path: Path) -> None:
+def test_damaged_copies_of_the_recordings(place: int, data: Path, tmp_path: Path) -> None:
     text = gzip.decompress((data / "kineto" / RECORDINGS[place]).read_bytes())
-    count = len(RECORDINGS)
-    survives(text, range(place + part * count, 102, 2 * count), tmp_path)
+    survives(text, range(place, 60, len(RECORDINGS)), tmp_path)
 
 
 # --- what must not matter
 
 
-def state(path: Path) -> tuple[list[str], list[str], dict[str, str]]:
-    """Lines of net.dict, the database as SQL, and every report."""
+def state(path: Path) -> tuple[list[str], list[str]]:
+    """Lines of net.dict, and the database as SQL, from which all reports are made."""
     lines = [*netdict.lines(rows(loader.load(path)))]
-    profile = pyprof.load(path)
-    reports = {}
-    for name in (report.name for report in every()):
-        try:
-            reports[name] = profile.report(name).to_json()
-        except pyprof.PyProfError as error:
-            reports[name] = str(error)
     saved = path.with_suffix(".sqlite")
-    profile.save(saved)
+    pyprof.load(path).save(saved)
     connection = sqlite3.connect(saved)
     # What names the file or says when it was read.
     named = 'INSERT INTO "aggregation"', 'INSERT INTO "meta"'
     dump = [line for line in connection.iterdump() if not line.startswith(named)]
     connection.close()
     saved.unlink()
-    return lines, dump, reports
+    return lines, dump
 
 
 def same(text: bytes, others: dict[str, bytes], folder: Path) -> None:
@@ -221,7 +205,7 @@ def same(text: bytes, others: dict[str, bytes], folder: Path) -> None:
 @pytest.mark.counts
 def test_the_order_of_events_changes_nothing(tmp_path: Path) -> None:
     text = many(2)
-    seeds = range(5 if LONG else 1)
+    seeds = range(1, 4) if LONG else range(1)
     same(text, {str(seed): shuffled(text, random.Random(seed)) for seed in seeds}, tmp_path)
 
 
@@ -293,7 +277,8 @@ def test_a_key_that_is_absent_or_of_another_kind(value: str | None, tmp_path: Pa
     """In every event, one key after the other. Those with a name, times and a place are there whatever the rest is."""
     path = tmp_path / "trace.json"
     which = [None, *VALUES].index(value)
-    for key in (*KEYS, *ARGUMENTS) if LONG else (*KEYS, *ARGUMENTS[which % 4 :: 4]):
+    first = 1 + which % 5 if LONG else 0
+    for key in (*KEYS, *ARGUMENTS)[(which + first) % 6 :: 6]:
         events = json.loads(json.dumps(kineto.training()))
         for event in events:
             of = event if key in KEYS else event.get("args", {})
@@ -323,7 +308,7 @@ def test_facts_beside_the_events_of_another_kind(value: str, tmp_path: Path) -> 
         "host_name",
         "trace_id",
     )
-    for name in names:
+    for name in names[VALUES.index(value) % 2 :: 2]:
         text = json.dumps(kineto.document(kineto.training(), **{name: "@@"})).replace('"@@"', value)
         path = kineto.write_text(tmp_path / "trace.json", text.encode("utf-8", "surrogatepass"))
         found = load(path)
@@ -389,31 +374,34 @@ def test_the_command_says_one_sentence_and_writes_nothing(
     assert not out.exists()
 
 
-def test_the_command_itself_on_a_damaged_trace(tmp_path: Path) -> None:
-    """A process of its own: what is left is written, what is lost is told."""
+def test_the_command_on_a_damaged_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is left is written, what is lost is told."""
     text = json.dumps(kineto.document(kineto.training())).encode()
     path = kineto.write_text(tmp_path / "trace.json", text[: text.index(b'"gpu_memcpy"')])
-    done = subprocess.run(
-        [sys.executable, "-m", "pyprof.parse", str(path)],
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        check=False,
-    )
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 4  # the kernels before the cut
-    assert "Traceback" not in done.stderr
-    assert "1 events at a place where the file is cut off" in done.stderr
+    assert main([str(path)]) in (None, 0)
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 4  # the kernels before the cut
+    assert "1 events at a place where the file is cut off" in told.err
 
 
 @pytest.mark.parametrize(
-    "part", ['{"name": "', '"name": "', "}, {", "}{", '"', "[", "\\", '{"ph": "X", "name": "a']
+    "part",
+    [
+        '{"name": "',
+        "}, {",
+        '"',
+        "[",
+        *(
+            pytest.param(part, marks=pytest.mark.long)
+            for part in ('"name": "', "}{", "\\", '{"ph": "X", "name": "a')
+        ),
+    ],
 )
 def test_time_grows_with_the_length_of_garbage(part: str, tmp_path: Path) -> None:
     """Ten times the garbage takes no hundred times the time, whether or not something ends it."""
     path, times = tmp_path / "trace.json", []
     whole = json.dumps(kineto.document([kineto.op("aten::add", 500, 900), kineto.op("@@", 1000, 3000)]))
-    for count in (9_000, 90_000):
+    for count in (6_000, 60_000):
         begin = time.process_time()
         for end in (whole.partition("@@")[2], "", ', "x": }, {"ph": "X"}]}'):
             path.write_text(whole.partition("@@")[0] + part * count + end)

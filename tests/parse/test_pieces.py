@@ -85,8 +85,7 @@ FILES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "cores"), [*((name, 1) for name in FILES), ("trace.json.gz", 2)])
 def test_pieces_are_the_whole(
     name: str, cores: int, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

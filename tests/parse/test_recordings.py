@@ -122,8 +122,13 @@ def test_cifar_every_kernel_has_operator_shapes_line_and_layer(data):
     assert convolutions == {("conv2d", "dummy_network.Conv2d"), ("conv2d", "dummy_network.Conv2d(2)")}
 
 
-def test_h100_has_3442_kernels_of_2_processes_on_2_devices(h100):
-    rows = build.read(h100)
+@pytest.fixture(scope="module")
+def h100_rows(h100) -> list[Row]:
+    return build.read(h100)
+
+
+def test_h100_has_3442_kernels_of_2_processes_on_2_devices(h100_rows):
+    rows = h100_rows
     assert len(rows) == 3442
     assert {(row["pid"], row["device"]) for row in rows} == {(111, 0), (112, 1)}
 
@@ -155,9 +160,8 @@ def innermost(path: Path) -> dict[tuple[int, int, int], str | None]:
     return out
 
 
-def test_h100_every_kernel_has_the_innermost_range_around_its_launch(h100):
-    expected = innermost(h100)
-    rows = build.read(h100)
+def test_h100_every_kernel_has_the_innermost_range_around_its_launch(h100, h100_rows):
+    expected, rows = innermost(h100), h100_rows
     linked = [row for row in rows if row["launchStart"] is not None]
     offset = min(key[2] for key in expected) - min(row["start"] for row in linked)
     assert len(linked) == len(expected) == 3442 - 1810

@@ -280,7 +280,7 @@ def test_copies_compute_nothing(tmp_path):
     assert costs.flops.values.tolist() == [PRODUCT[0], 0]
 
 
-@examples(200)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.integers(-1, 2**62), st.lists(st.integers(0, 2**33), min_size=1, max_size=6)), max_size=4
@@ -350,7 +350,7 @@ def computed(cost: Cost, names: list[str]) -> list[Cost]:
     return out or parts
 
 
-@examples(50)
+@examples(20)
 @given(trainings())
 def test_the_sum_over_the_kernels_of_a_call_and_direction_is_its_cost(what):
     found = rows(loader.load(build.write_nsys(Path(build.scratch()) / "f", what)))
@@ -431,7 +431,7 @@ def forests(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@examples(50)
+@examples(20)
 @given(forests())
 def test_own_times_of_operator_events_add_up_to_the_time_of_their_thread(text):
     what = recording(text + "\nthread 3\nop aten::end\n")

@@ -141,7 +141,7 @@ values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(
     st.sampled_from(sorted(formulas())),
     st.lists(values, max_size=7),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyprof.prof import kernel_table
 from pyprof.prof.kernel_table import KINDS
 from pyprof.prof.kernels import PRODUCTS, describe, kind, part, tensor_core
+from tests.build import LONG
 from tests.prof.kernel_names import NAMES as SERVING
 from tests.prof.kernel_names_libraries import NAMES as LIBRARIES
 from tests.prof.kernel_names_words import NAMES as BY_WORDS
@@ -270,7 +271,9 @@ def _database(path: Path, table: str, strings: str, key: str, name: str) -> Time
 def recorded(data: Path) -> dict[str, tuple[Times, dict[str, Times]]]:
     """Per recording the time of each kernel name, and of each by the operator that launched it."""
     out: dict[str, Any] = {}
-    for path in sorted((data / "kineto").rglob("*.json.gz")):
+    # Those of more than a megabyte, which take seconds, with PYPROF_LONG=1.
+    traces = (data / "kineto").rglob("*.json.gz")
+    for path in sorted(path for path in traces if LONG or path.stat().st_size < 1_000_000):
         out[path.name[:40]] = _events(gzip.decompress(path.read_bytes()))
     for path in sorted((data / "kineto").glob("*.tar.gz")):
         with tarfile.open(path) as archive:
@@ -288,6 +291,7 @@ def recorded(data: Path) -> dict[str, tuple[Times, dict[str, Times]]]:
     return {name: found for name, found in out.items() if found[0]}
 
 
+@pytest.mark.counts
 def test_hardly_any_recorded_time_is_of_an_unknown_kind(recorded):
     """The shares per file are printed with -s."""
     for file, (times, _) in recorded.items():
@@ -297,7 +301,7 @@ def test_hardly_any_recorded_time_is_of_an_unknown_kind(recorded):
             shares[kind(name)] += 100 * ns / total
         print(file, len(times), {what: round(share, 1) for what, share in shares.most_common()})
         assert shares["other"] < 3, file
-    assert len({name for times, _ in recorded.values() for name in times}) > 400
+    assert len({name for times, _ in recorded.values() for name in times}) > (400 if LONG else 200)
 
 
 def test_what_could_use_tensor_cores_mostly_says_whether_it_does(recorded):
@@ -333,6 +337,7 @@ BY_OPERATOR = {
 HELPERS = {"layout", "reduction", "copy", "pointwise", "memory", "other"}
 
 
+@pytest.mark.counts
 def test_the_kinds_do_not_contradict_the_operators_that_launched_the_kernels(recorded):
     checked = set()
     for file, (_, launched) in recorded.items():
@@ -350,7 +355,7 @@ def test_the_kinds_do_not_contradict_the_operators_that_launched_the_kernels(rec
                 operator,
                 times,
             )
-    assert len(checked) >= 30
+    assert len(checked) >= (30 if LONG else 20)
 
 
 @pytest.mark.parametrize("file", ["cifar_rtx2070_pyprof_markers.sqlite", "h100_2gpu_1s.sqlite"])

@@ -25,10 +25,8 @@ RECORDINGS = {
     "kineto/resnet50_v100_6steps.pt.trace.json.gz": None,
     "kineto/dlrm_v100_8ranks.tar.gz": None,
     "kineto/h100_bert_small.json.gz": None,
-    "kineto/h100_owlv2_large.json.gz": None,
     "kineto/mi300_resnet_act_checkpoint.json.gz": None,
     "kineto/nccl_a100_rank0of2.json.gz": None,
-    "kineto/mi300_flux_compiled": None,
     "kineto/mi300_sglang_decode": None,
     "kineto/mi300_vllm_prefilldecode_piecewise": "MI300X",
     "nsys/cifar_rtx2070_pyprof_markers.sqlite": None,
@@ -40,7 +38,16 @@ RECORDINGS = {
 CACHE = 3.3
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+SMALL = (
+    "kineto/h100_bert_small.json.gz",
+    "nsys/cifar_rtx2070_pyprof_markers.sqlite",
+    "nvprof/transformer_lm/net.sql",
+)
+
+
+@pytest.mark.parametrize("name", [
+    name if name in SMALL else pytest.param(name, marks=pytest.mark.long) for name in RECORDINGS
+])  # fmt: skip
 def test_no_kernel_is_above_a_peak_without_a_reason(data: Path, name: str) -> None:
     profile = Profile(loader.load(data / name), False)
     chip = RECORDINGS[name]
@@ -109,6 +116,7 @@ def test_the_backward_of_a_mean_reads_an_expanded_gradient(
     assert row["bytes"] == read + 8 + 4 * 2 * 8 * 7 * 7
 
 
+@pytest.mark.long
 def test_the_backward_of_a_mean_moves_what_the_raw_trace_says(data: Path) -> None:
     """Of ResNet-50: as many bytes as the input of each mean has, and 12 more: one element read, and the number."""
     path = data / "kineto/resnet50_v100_6steps.pt.trace.json.gz"

@@ -146,13 +146,13 @@ def test_what_inductor_fuses_counts_by_its_loops(tmp_path: Path) -> None:
     assert found["basis"].tolist() == ["approximate"]
 
 
-def test_flops_of_servers_by_hand(data: Path) -> None:
+def test_flops_of_servers_by_hand(recorded) -> None:
     """From the raw events: attention of 32 requests that see 32,785 tokens, 32 heads of 128, in each of 36 layers; a
     mixture of 32 experts, 4 for each of 8,192 tokens, of 3,072 to 5,888 and 2,944 to 3,072, in each of 24."""
-    sglang = pyprof.load(data / "kineto" / "mi300_sglang_decode").kernels
+    sglang = recorded("kineto/mi300_sglang_decode").kernels
     attends = sglang[sglang["op"].str.contains("paged_attention_ragged")]
     assert attends["flops"].sum() == 36 * 4 * 32 * 128 * 32785
-    vllm = pyprof.load(data / "kineto" / "mi300_vllm_prefilldecode_piecewise").kernels
+    vllm = recorded("kineto/mi300_vllm_prefilldecode_piecewise").kernels
     experts = vllm[vllm["op"] == "moe_forward"]
     assert experts["flops"].sum() == 24 * 2 * 8192 * 4 * (3072 * 5888 + 2944 * 3072)
     pairs = 7671310 - (7475785 - 8155) // 2 + 34489

@@ -160,6 +160,7 @@ def test_random_events_equal_what_plain_python_makes_of_them(tmp_path, seed):
     assert {(row["at_ns"], row["allocated"]) for row in table(prof)} == {(peak[0] * US, peak[3])}
 
 
+@pytest.mark.long
 def test_a_recording_of_others(recorded):
     """Of 6.6 GB 2.5 are of its allocations, 4.1 of before it, of which nothing is said; the allocator holds 12.8 GB."""
     prof = recorded("kineto/v100_216k_events.json.gz")

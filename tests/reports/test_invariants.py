@@ -88,7 +88,7 @@ def shuffled(what: Recording, seed: int) -> Recording:
     return out
 
 
-@seeds(6)
+@seeds(6, 12)
 def test_the_order_of_rows_numbers_of_streams_and_the_zero_of_the_clock_change_nothing(seed):
     what, prof = cut(seed)
     other = shuffled(what, seed)
