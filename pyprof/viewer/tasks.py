@@ -353,7 +353,7 @@ def compare(
     from pyprof.viewer.task_context import Session as Other
 
     second_session = Other(other)
-    with second_session.store.translate_errors():
+    with second_session.store as store, store.translate_errors():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
         info, rows = report_table(diff(base, by, per), second)
         step_table = diff(base).table(second)
@@ -384,7 +384,7 @@ def step_difference(
     from pyprof.viewer.task_context import Session as Other
 
     second_session = Other(other)
-    with second_session.store.translate_errors():
+    with second_session.store as store, store.translate_errors():
         base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
         return difference(base, second, number, other_number, worker)
 

@@ -23,6 +23,7 @@ SERVER = {
     "V02": "test_command.py::test_other_words",
     "V03": "test_command.py::test_others_reach_it_only_if_they_are_meant_to",
     "V04": "test_command.py::test_a_port_in_use",
+    "V06": "test_security.py::test_browsing_changes_nothing",
     "DT12": "test_exports.py::test_an_export_longer_than_a_table",
     "D36": _SYSTEM,
     "IT22": "test_jobs.py::test_what_does_not_exist_fails_with_a_sentence",

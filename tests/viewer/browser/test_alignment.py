@@ -3,30 +3,20 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from pyprof import session
-from tests.viewer import planted_ranks as planted
-from tests.viewer.browser.conftest import Open, Page, axe, read
+from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.browser.test_timeline import column, drawn, row, start, surface, view_menu, window
-from tests.viewer.conftest import Asking, serving
-from tests.viewer.planted_ranks import ARRIVAL, CLOCK, DELAY, END, FIRST, RANKS, STEPS, median, members
+from tests.viewer.conftest import Asking
+from tests.viewer.planted_ranks import ARRIVAL, CLOCK, DELAY, END, FIRST, STEPS, median
 
 MIDDLE = median(list(CLOCK))  # when the axis of collective 1 has the beginning of the first step
 LOW, HIGH = MIDDLE - 50_000, MIDDLE + END + 50_000  # on that axis
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    with serving(planted.write(tmp_path_factory.mktemp("planted") / "run")) as asking:
-        read(asking)
-        yield asking
+@pytest.fixture
+def ranks(planted_ranks: Asking) -> Asking:
+    return planted_ranks
 
 
 @pytest.fixture
@@ -102,51 +92,6 @@ def test_a_collective_ends_on_all_ranks_at_once(page: Page, ranks: Asking):
 
 
 @pytest.mark.statement("WY06")
-def test_a_rank_without_the_collective_stays_and_is_marked(page: Page, ranks: Asking):
-    middle = median([CLOCK[rank] for rank in members(1)])
-    low = STEPS[1] + CLOCK[3]
-    start(
-        page, **{"from": str(low), "to": str(low + 200_000), "hide": others(ranks), "align": "collective:2"}
-    )
-    pixel = 200_000 / surface(page)["width"]
-    first, _ = busy(page, below(page, streams(ranks)[3]))
-    assert abs(first - (low + 100_000 + DELAY[3])) <= pixel  # by its own clock
-    mark = page.find("[data-late='3']")
-    assert mark.inner_text() == "no all_reduce 2 of 2"
-    assert "missing" in mark.get_attribute("class")
-    assert page.find(".missing").count() == 1
-    # The others are where they are together.
-    page.tab.goto("about:blank")
-    low = STEPS[1] + middle
-    start(page, **{"from": str(low), "to": str(low + END), "hide": others(ranks), "align": "collective:2"})
-    for rank in members(1):
-        first, last = busy(page, below(page, streams(ranks)[rank]))
-        assert abs(first - (low + 100_000 + DELAY[rank])) <= END / surface(page)["width"]
-        assert last == low + END
-
-
-@pytest.mark.statement("WY06")
-def test_steps_begin_at_once(page: Page, ranks: Asking):
-    """And the marks on the axis are one, where they were four."""
-    start(page, align=f"step:{FIRST}")
-    begun = [CLOCK[rank] + DELAY[rank] for rank in range(RANKS)]
-    low = median(begun)
-    assert {text: len(marks(page, text)) for text in (f"step {FIRST}",)} == {f"step {FIRST}": RANKS}
-    assert max(marks(page, f"step {FIRST}")) - min(marks(page, f"step {FIRST}")) < 0.5
-    assert abs(marks(page, f"step {FIRST}")[0] - column(page, low)) < 1
-    tips = [page.find(f"[data-late='{rank}']").get_attribute("data-tip") for rank in range(RANKS)]
-    for rank, tip in enumerate(tips):
-        assert tip.startswith(
-            f"{begun[rank] - low:,} ns against the median rank, with the difference of their hosts'"
-        )
-
-
-def marks(page: Page, text: str) -> list[float]:
-    boxes = [one.bounding_box() for one in page.find(".axis .step").all() if one.inner_text() == text]
-    return [box["x"] for box in boxes]
-
-
-@pytest.mark.statement("WY06")
 def test_an_event_of_a_rank_that_moved(page: Page, ranks: Asking):
     """Hover, click, arrows, the keys and the Details go to the event that is seen, and say its own time."""
     rank = 0
@@ -205,95 +150,7 @@ def test_an_event_of_a_rank_that_moved(page: Page, ranks: Asking):
     drawn(page)
 
 
-@pytest.mark.statement("WY06")
-def test_curves_and_the_minimap_move_too(page: Page, ranks: Asking):
-    hide = others(ranks, "stream", "idle")
-    start(
-        page, **{"from": str(LOW), "to": str(HIGH), "hide": hide, "align": "collective:1", "counters": "on"}
-    )
-    pixel = (HIGH - LOW) / surface(page)["width"]
-    for rank in range(2):  # those in sight
-        curve = page.find("[data-curve]").nth(rank).bounding_box()
-        _, last = busy(page, curve["y"] + curve["height"] - 2)
-        assert abs(last - (MIDDLE + END)) <= pixel
-        page.tab.mouse.move(column(page, MIDDLE + END - 10 * pixel), curve["y"] + 10)
-        page.find("[data-busy-tip] strong:text-is('100.0 % busy')").wait_for()
-        page.tab.mouse.move(column(page, MIDDLE + END + 10 * pixel), curve["y"] + 10)
-        page.find("[data-busy-tip] strong:text-is('0.0 % busy')").wait_for()
-        counter = page.find("[data-counter='tensor']").nth(rank).bounding_box()
-        time = MIDDLE + END - 20_000
-        page.tab.mouse.move(column(page, time), counter["y"] + 10)
-        page.find("[data-counter-tip]").wait_for()
-        said = page.find("[data-counter-tip] .num").inner_text().replace(",", "").split()
-        assert int(said[0]) - pixel <= time - MIDDLE + CLOCK[rank] <= int(said[2]) + pixel
-        page.tab.mouse.move(0, 0)
-    # The minimap has all of the axis.
-    extent = page.tab.evaluate("window.timeline.picture.timeline.tracks")
-    shifts = [MIDDLE - clock for clock in CLOCK]
-    low = min(one["start"] + shifts[one["worker"]] for one in extent)
-    high = max(one["end"] + shifts[one["worker"]] for one in extent)
-    margin = round(0.01 * (high - low))
-    whole = high - low + 2 * margin
-    first, last = painted(page, MAP, 0)
-    ends = [STEPS[1] + END] + [STEPS[1] + 120_000 + delay for delay in DELAY]
-    for share, time in ((first, 100_000 + min(DELAY)), (last, max(ends))):
-        assert abs(low - margin + share * whole - (MIDDLE + time)) <= 2 * whole / surface(page)["width"]
-
-
-@pytest.mark.statement("WY06")
-def test_up_and_down_stay_at_the_time_of_the_axis(page: Page, ranks: Asking):
-    hide = others(ranks, "stream")
-    start(page, **{"from": str(LOW), "to": str(HIGH), "hide": hide, "align": "collective:1"})
-    page.tab.mouse.click(column(page, MIDDLE + END - 1000), row(page, streams(ranks)[0]))
-    for rank in range(1, RANKS):
-        page.tab.keyboard.press("ArrowDown")
-        drawn(page)
-        hit = page.tab.evaluate("window.timeline.picture.selected")
-        assert (hit["track"]["worker"], hit["start"]) == (rank, CLOCK[rank] + ARRIVAL[rank])
-        assert window(page) == (LOW, HIGH)  # it is in view
-    page.tab.keyboard.press("Home")
-    drawn(page)
-    hit = page.tab.evaluate("window.timeline.picture.selected")
-    assert (hit["track"]["worker"], hit["start"]) == (
-        RANKS - 1,
-        CLOCK[RANKS - 1] + 100_000 + DELAY[RANKS - 1],
-    )
-
-
-@pytest.mark.statement("WY06")
-def test_sums_and_ticks_are_of_what_is_seen(page: Page, ranks: Asking):
-    last, end = MIDDLE + max(ARRIVAL), MIDDLE + END
-    area = f"{last}_{end}"
-    where = {"from": str(LOW), "to": str(HIGH), "hide": others(ranks), "align": "collective:1"}
-    start(page, **where, area=area, find="allreduce stream:7")
-    page.find(f"[data-selection='{last}-{end}']").wait_for()
-    shown = page.tab.eval_on_selector_all(
-        "[data-selection] [data-busy]", "all => all.map(one => one.dataset.busy)"
-    )
-    assert shown == [str(end - last)] * RANKS
-    ratio = page.tab.evaluate("document.querySelector('.canvases canvas').width") / surface(page)["width"]
-    ticks = {track: x / ratio for track, x in page.tab.evaluate("window.timeline.scene.ticks")}
-    for rank, track in streams(ranks).items():
-        bucket = surface(page)["width"] / 1024
-        assert abs(ticks[track] - (column(page, MIDDLE + ARRIVAL[rank]) - surface(page)["x"])) <= bucket + 1
-    # So are the hits in a track of their own, if it is asked for.
-    page.find("[data-pin-hits]").click()
-    drawn(page)
-    track = page.find("[data-hits-track]").bounding_box()
-    pixel = (HIGH - LOW) / surface(page)["width"]
-    for shown_at, time in zip(busy(page, track["y"] + 14), (min(ARRIVAL), END)):
-        assert abs(shown_at - (MIDDLE + time)) <= pixel
-    # From a hit to the next on the axis, whichever rank.
-    page.find("[data-surface]").focus()
-    seen = sorted(range(RANKS), key=lambda rank: ARRIVAL[rank])
-    for rank in seen:
-        page.tab.keyboard.press(".")
-        page.find(f"[data-hits]:has-text('{seen.index(rank) + 1} of')").wait_for()
-        drawn(page)
-        assert page.tab.evaluate("window.timeline.picture.selected.track.worker") == rank
-
-
-@pytest.mark.statement("WY06")
+@pytest.mark.statement("WY06", "WX08")
 def test_it_is_chosen_by_mouse_and_by_keys_and_is_in_the_address(opened: Open, page: Page, ranks: Asking):
     start(page, **{"from": str(MIDDLE + END + 1000), "to": str(MIDDLE + STEPS[1])})
     assert page.find(".late").count() == 0
@@ -335,63 +192,3 @@ def test_it_is_chosen_by_mouse_and_by_keys_and_is_in_the_address(opened: Open, p
         menu.locator("[data-align]").select_option("collective")
     page.until("[data-aligned='2']", 1)
     drawn(page)
-
-
-@pytest.mark.statement("WY06")
-def test_an_alignment_that_there_is_not(page: Page):
-    page.tab.goto(f"{page.url}/?test=1#/timeline?align=step:99")
-    page.find("text=There is no step 99 on any rank").first.wait_for()
-    page.settled()
-    with view_menu(page) as menu:
-        menu.locator("[data-align]").select_option("clock")
-    drawn(page)
-    assert "align=" not in page.parameters()
-    page.wrong = [text for text in page.wrong if "404" not in text]  # the browser's own lines
-
-
-@pytest.mark.statement("WY06")
-def test_what_there_is_not_is_not_chosen(opened: Open, tmp_path: Path):
-    session.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
-    with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:
-        database.execute("delete from collective")
-        database.commit()
-    with serving(tmp_path / "run_dldb.sqlite") as asking:
-        page = opened(asking)
-        start(page)
-        with view_menu(page) as menu:
-            menu.locator("[data-align]").select_option("collective")
-        page.find("text=No collective could be matched").wait_for()
-        drawn(page)
-        with view_menu(page) as menu:
-            assert menu.locator("[data-align]").input_value() == "clock"
-        assert "align=" not in page.parameters()
-        page.find("[data-surface]").focus()
-        page.tab.keyboard.press("r")
-        page.find("[data-aligned]").wait_for()
-        drawn(page)
-        assert page.find("text=No collective could be matched").count() == 0
-        page.tab.keyboard.press("r")  # from the step by the clock again
-        page.wait("!location.hash.includes('align=')")
-        drawn(page)
-        page.wrong = [text for text in page.wrong if "404" not in text]  # the browser's own lines
-
-
-@pytest.mark.statement("WY06")
-def test_one_rank_has_nothing_to_be_aligned_with(opened: Open, client: Asking):
-    page = opened(client)
-    start(page)
-    with view_menu(page) as menu:
-        assert menu.locator("[data-align]").count() == 0
-    page.find("[data-surface]").focus()
-    page.tab.keyboard.press("r")
-    drawn(page)
-    assert "align=" not in page.parameters()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_accessible(opened: Open, ranks: Asking, theme: str):
-    page = opened(ranks, theme=theme)
-    start(page, align="collective:2")
-    page.tab.evaluate(axe())
-    result: dict[str, Any] = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in result["violations"]] == []

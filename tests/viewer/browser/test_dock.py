@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from tests.viewer.browser.conftest import Open, Page, axe
-from tests.viewer.browser.test_layouts import opened_menu, save
+from tests.viewer.browser.test_layouts import opened_menu
 from tests.viewer.browser.test_timeline import drawn, start, view_menu, window
-from tests.viewer.conftest import Asking
-
-KEPT = "pyprof-timeline-panels"
 
 
 def places(page: Page) -> dict[str, list[str]]:
@@ -213,79 +208,6 @@ def test_panels_are_closed_and_added(page: Page):
     assert "notes" not in page.parameters()
 
 
-@pytest.mark.statement("WL01", "WC01")
-def test_the_source_of_what_is_selected(opened: Open, traces: Asking):
-    page = opened(traces)
-    start(page, run="alpha")
-    with view_menu(page) as menu:
-        menu.locator("[data-show=source]").check()
-    assert "Select an event" in page.find("[data-panel=source]").inner_text()
-    report = traces.json("/api/reports/detail", run="alpha")
-    at = [column["key"] for column in report["columns"]].index("op_id")
-    page.tab.evaluate("id => { location.hash += `&d=op:${id}` }", report["rows"][0][at])
-    page.find("[data-panel=source] pre").wait_for()
-    shown = str(page.find("[data-source]").get_attribute("data-source"))
-    file, _, line = shown.rpartition(":")
-    page.find("[aria-label='Close the details']").click()
-    page.until("[data-drawer]", 0)
-    panel, here = box(page, "[data-panel=source]"), box(page, "[data-panel=source] .here")
-    assert panel["y"] < here["y"] < panel["y"] + panel["height"] - here["height"]
-    assert (
-        f"line {line} of {file.rpartition('/')[2]}" in page.find("[data-panel=source] pre .here").inner_text()
-    )
-
-
-@pytest.mark.statement("WL01", "WL02")
-def test_panels_are_kept_and_part_of_layouts(page: Page):
-    start(page)
-    analyze(page)
-    page.find("[data-tab=operators]").focus()
-    page.tab.keyboard.press("Shift+ArrowUp")
-    drawn(page)
-    opened_menu(page)
-    assert page.find(".layouts [aria-pressed=true]").count() == 0
-    save(page, "mine")
-    assert page.find(".layouts [aria-pressed=true]").get_attribute("data-layout") == "mine"
-    page.find(".layouts [data-layout='Code']").click()
-    drawn(page)
-    assert places(page) == {"right": ["source"], "below": ["sums"]}
-    page.tab.reload()
-    drawn(page)
-    assert places(page) == {"right": ["source"], "below": ["sums"]}
-    opened_menu(page)
-    page.find(".layouts [data-layout='mine']").click()
-    drawn(page)
-    assert places(page) == {"above": ["operators"], "below": ["sums"]}
-
-
-@pytest.mark.statement("WL02")
-def test_a_layout_of_before_and_damaged_ones(page: Page):
-    """One without panels has them below; what cannot be read is left, and a sentence says so."""
-    start(page)
-    old = {"name": "old", "by": "module", "arrows": True, "counters": False, "sum": "type", "work": False}
-    old |= {"compare": False, "hidden": [], "pinned": []}
-    damaged = {**old, "name": "damaged", "panels": {"left": 7}}
-    keep = "([key, text]) => localStorage.setItem(key, text)"
-    page.tab.evaluate(keep, ["pyprof-timeline-layouts", json.dumps([old, damaged])])
-    page.tab.evaluate(keep, [KEPT, json.dumps({"now": {"left": []}, "base": 7})])
-    page.tab.reload()
-    drawn(page)
-    assert "cannot be read" in page.find(".page [role=alert], .page .note").first.inner_text()
-    assert places(page) == {"below": ["sums"]}
-    analyze(page)
-    opened_menu(page)
-    assert page.find(".layouts [data-layout='damaged']").count() == 0
-    assert (
-        page.find("[data-unread]").inner_text().startswith("A layout that this browser keeps cannot be read")
-    )
-    page.find(".layouts [data-layout='old']").click()
-    drawn(page)
-    assert places(page) == {"below": ["sums"]}
-    assert [one["name"] for one in page.tab.evaluate(
-        "JSON.parse(localStorage.getItem('pyprof-timeline-layouts'))"
-    )] == ["old", "damaged"]  # fmt: skip
-
-
 @pytest.mark.statement("WL01")
 def test_a_narrow_window_has_the_panels_below_each_other(page: Page, opened: Open):
     """Every tab is there, nothing is dragged, nothing is wider than the window; wider, all is where it was."""
@@ -310,51 +232,11 @@ def test_a_narrow_window_has_the_panels_below_each_other(page: Page, opened: Ope
         assert page.find("[data-edge], [data-move]").count() == 0
         page.find("[data-panel=list]").scroll_into_view_if_needed()
         without_blur(page)
+    page.tab.evaluate(axe())
+    result = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    assert [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]] == []
     page.find("[data-close=operators]").click()
     page.until("[data-panel=operators]", 0)
     page.tab.set_viewport_size({"width": 1280, "height": 720})
     page.find("[data-dock=wide]").wait_for()
     assert places(page) == {"below": docked["below"]}
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_panels_are_accessible(opened: Open, theme: str):
-    page = opened(theme=theme)
-    start(page)
-    analyze(page)
-    page.find("[data-tab=operators]").focus()
-    page.tab.keyboard.press("Shift+ArrowRight")
-    page.find("[data-surface]").focus()
-    page.tab.keyboard.press("l")
-    page.find("[data-tab=list]").wait_for()
-    drawn(page)
-
-    def violations() -> list[Any]:
-        result = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-        return [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]]
-
-    page.tab.evaluate(axe())
-    assert violations() == []
-    page.find("[data-move=operators]").click()
-    page.find("[role=menu]").wait_for()
-    assert violations() == []
-    page.tab.keyboard.press("Escape")
-    page.tab.set_viewport_size({"width": 390, "height": 844})
-    page.find("[data-dock=narrow]").wait_for()
-    drawn(page)
-    assert violations() == []
-
-
-@pytest.mark.statement("WL01")
-def test_paper_has_the_panels_below_the_lanes(page: Page):
-    start(page)
-    analyze(page)
-    page.find("[data-tab=operators]").focus()
-    page.tab.keyboard.press("Shift+ArrowRight")
-    drawn(page)
-    page.tab.emulate_media(media="print")
-    boxes = [box(page, one) for one in ("[data-lanes]", "[data-panel=operators]", "[data-panel=sums]")]
-    assert all(a["y"] + a["height"] <= b["y"] for a, b in pairwise(boxes))
-    assert len({one["x"] for one in boxes}) == 1
-    assert not page.find("[data-close=sums]").is_visible()
-    page.tab.emulate_media(media="screen")

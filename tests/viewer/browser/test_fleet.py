@@ -31,28 +31,9 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asking, 
         yield asking, pyprof.load(run)
 
 
-def test_the_summary_names_the_late_rank_which_opens_from_its_row(
+def test_the_summary_names_the_late_rank_and_views_of_events_say_why_they_are_empty(
     opened: Open, summary: tuple[Asking, pyprof.Profile]
-) -> None:
-    asking, whole = summary
-    page = opened(asking)
-    page.go()
-    assert "rank1 is the straggler" in page.find("[data-headline]").inner_text()
-    assert "rank3" in page.find("[data-note]").first.inner_text()
-    ranks = whole.report("rank_times")
-    assert page.column("ranks", "worker") == ranks["worker"].tolist()
-    assert page.column("ranks", "step_max") == [f"{time:,}" for time in ranks["step_max"]]
-    late = whole.report("stragglers", group_by="rank")
-    assert page.column("stragglers", "worker") == late["worker"].tolist()
-    assert page.column("stragglers", "dataloader_ns") == [f"{time:,}" for time in late["dataloader_ns"]]
-    assert page.column("operators", "worst") == whole.report("rank_operators")["worst"].tolist()[:25]
-    page.find('[data-table="ranks"] [data-rank="rank1"]').click()
-    page.until("#findings", 1)
-    assert "run=rank1" in page.parameters()
-    assert page.find("header .name").inner_text() == "rank1"
-
-
-def test_views_of_events_say_why_they_are_empty(opened: Open, summary: tuple[Asking, pyprof.Profile]) -> None:
+):
     page = opened(summary[0])
     views = page.find("nav [data-view]")
     page.go()
@@ -69,3 +50,19 @@ def test_views_of_events_say_why_they_are_empty(opened: Open, summary: tuple[Ask
     )
     assert {"rank_times", "stragglers"} < set(offered)
     assert not {"idle", "root_cause"} & set(offered)
+    asking, whole = summary
+    page = opened(asking)
+    page.go()
+    assert "rank1 is the straggler" in page.find("[data-headline]").inner_text()
+    assert "rank3" in page.find("[data-note]").first.inner_text()
+    ranks = whole.report("rank_times")
+    assert page.column("ranks", "worker") == ranks["worker"].tolist()
+    assert page.column("ranks", "step_max") == [f"{time:,}" for time in ranks["step_max"]]
+    late = whole.report("stragglers", group_by="rank")
+    assert page.column("stragglers", "worker") == late["worker"].tolist()
+    assert page.column("stragglers", "dataloader_ns") == [f"{time:,}" for time in late["dataloader_ns"]]
+    assert page.column("operators", "worst") == whole.report("rank_operators")["worst"].tolist()[:25]
+    page.find('[data-table="ranks"] [data-rank="rank1"]').click()
+    page.until("#findings", 1)
+    assert "run=rank1" in page.parameters()
+    assert page.find("header .name").inner_text() == "rank1"

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from tests.viewer.browser.conftest import Open, Page, axe, read
-from tests.viewer.conftest import Asking, serving
+from tests.viewer.browser.conftest import Open, Page
+from tests.viewer.conftest import Asking
 
 US = 1000  # ns
 REST = "no allocation recorded"
@@ -23,7 +20,7 @@ def figures(page: Page) -> str:
     return " ".join(page.find("[data-figures]").inner_text().split())
 
 
-def test_what_is_in_use_at_a_moment(opened: Open, traces: Asking):
+def test_what_is_in_use_at_a_moment_by_group(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("memory", run="alpha")
     title, cursor = page.find("[data-panel=alive] h2"), page.find("[data-panel=curve] [role=slider]")
@@ -58,9 +55,6 @@ def test_what_is_in_use_at_a_moment(opened: Open, traces: Asking):
     page.settled()
     assert sizes(page) == {REST: 1024}
     assert "time=" not in page.parameters()
-
-
-def test_it_is_grouped(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("memory", run="alpha")
     select = page.find("[data-table=alive] select[data-option=group_by]")
@@ -71,36 +65,6 @@ def test_it_is_grouped(opened: Open, traces: Asking):
         page.settled()
         assert sum(sizes(page, key).values()) == 4096, group
         assert f"alive.o.group_by={group}" in page.parameters()
-        page.tab.evaluate(axe())
-        wrong = page.tab.evaluate("axe.run('main').then(found => found.violations.map(one => one.id))")
-        assert wrong == [], group
     page.find("[data-panel=alive] label:has-text('Never released') input").check()
     page.settled()
     assert sizes(page) == {}  # each is released
-
-
-def test_without_addresses_a_sentence_is_in_place_of_a_table(opened: Open, tmp_path: Path):
-    """It would have one row, of all that is in use."""
-
-    def event(phase: str, name: str, start: int, **args: int) -> dict[str, object]:
-        return {"ph": phase, "name": name, "pid": 1, "tid": 1, "ts": start, "args": args}
-
-    def memory(start: int, size: int) -> dict[str, object]:
-        return event("i", "[memory]", start, **{"Device Type": 1, "Device Id": 0, "Bytes": size})
-
-    operator = event("X", "aten::mm", 100) | {"cat": "cpu_op", "dur": 100}
-    path = tmp_path / "a.pt.trace.json"
-    path.write_text(
-        json.dumps({"traceEvents": [operator, memory(110, 2048), memory(120, 1024), memory(180, -1024)]})
-    )
-    with serving(path) as server:
-        read(server)
-        page = opened(server)
-        page.go("memory")
-        panel = page.find("[data-panel=alive]")
-        assert figures(page) == "3.00 KiB allocated."
-        assert "has no addresses of allocations" in panel.inner_text()
-        assert not panel.locator("table:visible, input:visible, select:visible").count()
-        assert page.find("[data-table=memory]").is_visible()
-        fields = page.find("[data-panel=curve] input")
-        assert fields.evaluate_all("all => all.map(one => one.placeholder)") == ["start", "end"]

@@ -17,8 +17,6 @@ import pytest
 from tests.viewer.browser.conftest import Open, Page, read
 from tests.viewer.conftest import Asking, serving
 
-NAMES = "Operator of torch", "Kernel", "Source line"
-
 
 @pytest.fixture(scope="module")
 def file(data: Path) -> Path:
@@ -55,6 +53,7 @@ def offers(page: Page, text: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.long
 def test_what_is_named_so_is_first_and_findings_are_last(opened: Open, resnet: Asking, events: list[Any]):
     page = opened(resnet)
     shown = offers(page, "addmm")
@@ -71,25 +70,16 @@ def test_what_is_named_so_is_first_and_findings_are_last(opened: Open, resnet: A
         kinds = [what for _, what in offers(page, text)]
         found = [at for at, what in enumerate(kinds) if what == "Finding"]
         assert found == list(range(len(kinds) - len(found), len(kinds))), text
-
-
-def test_kernels_are_offered_by_time(opened: Open, resnet: Asking, events: list[Any]):
     times: Counter[str] = Counter()
     for one in events:
         if "sgemm" in one["name"] and one.get("cat") == "Kernel":
             times[one["name"]] += one["dur"]
     shown = [name for name, what in offers(opened(resnet), "sgemm") if what == "Kernel"]
     assert shown == [name for name, _ in times.most_common(6)]
-
-
-def test_a_name_that_nothing_has(opened: Open, resnet: Asking, events: list[Any]):
     assert not any("conv1" in one["name"].lower() for one in events)
     page = opened(resnet)
     assert offers(page, "conv1") == []
     assert page.find("#palette").inner_text() == "No matches."
-
-
-def test_lines_by_the_name_of_their_file(opened: Open, resnet: Asking):
     shown = offers(opened(resnet), "resnet.py:128")
     name, what = shown[0]
     assert what == "Source line"

@@ -32,33 +32,6 @@ def path(client: Asking, number: int) -> dict[str, Any]:
     return dict(client.json("/api/timeline/critical_path", at=max(ends) - 100_000))
 
 
-def test_a_path_is_that_of_the_report(ranks):
-    client, prof = ranks
-    table = prof.report("critical_path", group_by="step")
-    for number in range(STEPS):
-        found = path(client, number)
-        own = table[table["step"] == number]
-        assert (found["number"], found["worker"]) == (number, own["ends_on"].iloc[0])
-        sums = own.groupby("part")["total_ns"].sum().to_dict()
-        assert {one["part"]: one["time"] for one in found["sums"]} == sums
-        assert sum(sums.values()) == found["end"] - found["start"]
-        # The guilty rank's thread has the planted time.
-        host = [
-            one for one in found["stretches"] if one["worker"] == WHAT.guilty and one["thread"] is not None
-        ]
-        assert max(one["end"] - one["start"] for one in host) > WHAT.extra
-        # By clocks that differ by less than the scatter of the ends, one stretch begins where another ended.
-        stretches = found["stretches"]
-        assert all(abs(a["end"] - b["start"]) < 10_000 for a, b in pairwise(stretches))
-
-
-def test_without_an_open_step_the_last_one_counts(ranks):
-    client, _ = ranks
-    assert client.json("/api/timeline/critical_path", at=1 << 50)["number"] == STEPS - 1
-    assert client.json("/api/timeline/critical_path", at=0)["number"] == 0
-    client.json("/api/timeline/critical_path", status=422)
-
-
 def test_the_page_draws_a_line_above_what_the_step_waited_for(opened: Open, ranks):
     client, _ = ranks
     found = path(client, 1)
@@ -87,3 +60,24 @@ def test_the_page_draws_a_line_above_what_the_step_waited_for(opened: Open, rank
         menu.locator("[data-switch=path]").uncheck()
     drawn(page)
     assert page.tab.evaluate("window.timeline.scene.lines") == []
+    _, prof = ranks
+    table = prof.report("critical_path", group_by="step")
+    for number in range(STEPS):
+        found = path(client, number)
+        own = table[table["step"] == number]
+        assert (found["number"], found["worker"]) == (number, own["ends_on"].iloc[0])
+        sums = own.groupby("part")["total_ns"].sum().to_dict()
+        assert {one["part"]: one["time"] for one in found["sums"]} == sums
+        assert sum(sums.values()) == found["end"] - found["start"]
+        # The guilty rank's thread has the planted time.
+        host = [
+            one for one in found["stretches"] if one["worker"] == WHAT.guilty and one["thread"] is not None
+        ]
+        assert max(one["end"] - one["start"] for one in host) > WHAT.extra
+        # By clocks that differ by less than the scatter of the ends, one stretch begins where another ended.
+        stretches = found["stretches"]
+        assert all(abs(a["end"] - b["start"]) < 10_000 for a, b in pairwise(stretches))
+    client, _ = ranks
+    assert client.json("/api/timeline/critical_path", at=1 << 50)["number"] == STEPS - 1
+    assert client.json("/api/timeline/critical_path", at=0)["number"] == 0
+    client.json("/api/timeline/critical_path", status=422)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyprof import session
-from tests.viewer.browser.conftest import Open, Page, axe
-from tests.viewer.browser.test_timeline import column, drawn, row, start, stream, surface, window
+from tests.viewer.browser.conftest import Page
+from tests.viewer.browser.test_timeline import column, drawn, row, start, surface, window
 from tests.viewer.conftest import Asking
 
 
@@ -71,10 +71,6 @@ def test_hits_are_pinned_where_they_are(page: Page, client: Asking, prof: sessio
     drawn(page)
     assert "hits=" not in page.parameters()
     assert page.find("[data-hits-track]").count() == 0
-
-
-@pytest.mark.statement("WS02")
-def test_a_click_on_a_hit_selects_its_event(page: Page, client: Asking):
     first, second = hits_of(client, "sgemm")[:2]
     around = {"from": str(first["start"] - 50), "to": str(second["end"] + 50), "find": "sgemm", "hits": "on"}
     start(page, **around)
@@ -91,62 +87,6 @@ def test_a_click_on_a_hit_selects_its_event(page: Page, client: Asking):
     page.tab.mouse.click(column(page, first["start"] - 25), middle(page))
     drawn(page)
     assert page.tab.evaluate("window.timeline.picture.selected") is None
-
-
-@pytest.mark.statement("WS02")
-def test_of_very_many_hits_the_track_says_where(page: Page, client: Asking):
-    """Where more are in view than are drawn each, a click goes to the first of those that are there."""
-    page.tab.route(
-        "**/timeline/search?*",
-        lambda route: route.continue_(url=route.request.url.replace("most=500", "most=3")),
-    )
-    hits = hits_of(client, "gemm")
-    ends = client.json("/api/timeline")
-    start(page, **{"from": str(ends["start"]), "to": str(ends["end"]), "find": "gemm", "hits": "on"})
-    assert page.find("[data-hits-track]").get_attribute("data-hits-track") == "many"
-    bad = page.tab.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--bad').trim()")
-    expected = [int(bad[at : at + 2], 16) for at in (1, 3, 5)]
-    bucket = -(-(ends["end"] - ends["start"]) // 1024)
-    for number in (0, len(hits) // 2, len(hits) - 1):
-        one = hits[number]
-        at = ends["start"] + ((one["start"] - ends["start"]) // bucket + 0.5) * bucket
-        assert pixel(page, column(page, at), middle(page)) == expected
-    first = next(
-        place
-        for place, one in enumerate(hits)
-        if one["start"] >= (hits[6]["start"] - ends["start"]) // bucket * bucket
-    )
-    page.tab.mouse.click(column(page, hits[6]["start"] + 0.5), middle(page))  # buckets are of 1 ns
-    page.find(f"[data-hits]:has-text('{first + 1} of {len(hits)}')").wait_for()
-    drawn(page)
-    assert page.tab.evaluate("window.timeline.picture.selected.id") == hits[first]["id"]
-
-
-@pytest.mark.statement("WS02")
-def test_the_selected_hit_is_framed_in_both_places(page: Page, client: Asking):
-    one = hits_of(client, "sgemm")[1]
-    where = {"from": str(one["start"] - 50), "to": str(one["end"] + 50), "find": "sgemm", "hits": "on"}
-    start(page, **where, d=f"launch:{one['id']}")
-    x = column(page, one["start"])
-    frames = page.tab.evaluate(
-        """([x, ...rows]) => {
-            const canvas = document.querySelector(".canvases canvas + canvas");
-            const ratio = canvas.width / canvas.clientWidth;
-            const whole = new OffscreenCanvas(canvas.width, canvas.height);
-            const copy = whole.getContext("2d", { willReadFrequently: true });
-            copy.drawImage(canvas, 0, 0);
-            return rows.map((y) => copy.getImageData(Math.round(x * ratio) - 1, Math.round(y * ratio), 2, 1).data[3]);
-        }""",
-        [x - surface(page)["x"], middle(page) - surface(page)["y"], row(page, stream(client, 8)) - surface(page)["y"],
-         middle(page) + 200 - surface(page)["y"]],
-    )  # fmt: skip
-    assert frames[0] > 127
-    assert frames[1] > 127
-    assert frames[2] < 127
-
-
-@pytest.mark.statement("WS02")
-def test_without_a_search_there_is_no_such_track(page: Page):
     start(page, hits="on")
     assert page.find("[data-hits-track]").count() == 0
     whole = window(page)
@@ -154,12 +94,3 @@ def test_without_a_search_there_is_no_such_track(page: Page):
     page.until("[data-hits-track]", 1)
     drawn(page)
     assert window(page) == whole
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_accessible(opened: Open, theme: str):
-    page = opened(theme=theme)
-    start(page, find="gemm", hits="on")
-    page.tab.evaluate(axe())
-    result = page.tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in result["violations"]] == []

@@ -51,8 +51,10 @@ def expected(low: float, high: float) -> dict[str, tuple[int, int]]:
     return out
 
 
-@pytest.mark.statement("PM01", "PM02", "PM03", "PM04", "PM05")
-def test_curve_of_memory(opened: Open, traces: Asking, on_cpu: Asking):
+@pytest.mark.statement(
+    "PM01", "PM02", "PM03", "PM04", "PM05", "PM06", "PM07", "PM08", "PM09", "PM10", "PM11", "PM13", "PM14",
+)  # fmt: skip
+def test_a_curve_of_memory_and_a_stretch_of_it(opened: Open, traces: Asking, on_cpu: Asking):
     page = opened(traces)
     page.go("memory", run="alpha")
     assert page.find("[data-panel=curve] h2").inner_text() == "Peak Memory Usage: 4.00 KiB"
@@ -76,40 +78,6 @@ def test_curve_of_memory(opened: Open, traces: Asking, on_cpu: Asking):
     page = opened(on_cpu)
     page.go("memory")
     assert "profile_memory=True" in page.find("main").inner_text()
-
-
-@pytest.mark.statement("PM10", "PM11", "PM13", "PM14")
-def test_tables_of_memory(opened: Open, traces: Asking):
-    page = opened(traces)
-    page.go("memory", run="alpha")
-    heads = page.headings("memory")
-    assert heads == [
-        "Operator", "Calls", "Size Increase (B)", "Self Size Increase (B)", "Allocation Count", "Self Allocation Count",
-        "Allocation Size (B)", "Self Allocation Size (B)", "Peak (B)",
-    ]  # fmt: skip
-    # The first addmm is in linear, whose own events are none.
-    assert own(page) == expected(0, 9999) | {"aten::linear": (0, 0)}
-    row = next(row for row in page.rows("memory") if row[0] == "aten::linear")
-    assert row[1:] == ["2", "4,096", "0", "2", "0", "4,096", "0", "3,072"]
-    page.go("memory", run="alpha", tab="events")
-    heads = page.headings("events")
-    assert heads == ["Operator", "Size (B)", "Allocation Time (ns)", "Release Time (ns)", "Duration (ns)"]
-    assert allocated(page) == cells(ALLOCATIONS)
-    page.find("input[aria-label='Smallest size']").fill("1.5KiB")
-    page.until("[data-table=events] tbody tr", 2)
-    assert {row[1] for row in allocated(page)} == {"2,048"}
-    page.find("input[aria-label='Smallest size']").fill("")
-    page.find("input[aria-label='Largest size']").fill("1.5KB")
-    page.until("[data-table=events] td[data-key=bytes][data-tip^='2,048 B']", 0)
-    assert {row[1] for row in allocated(page)} == {"1,024"}
-    page.find("input[aria-label='Largest size']").fill("")
-    page.until("[data-table=events] tbody tr", 4)
-    page.find("[data-table=events] input[aria-label='Filter Operator']").fill("relu")
-    page.until("[data-table=events] tbody tr", 2)
-
-
-@pytest.mark.statement("PM06", "PM07", "PM08", "PM09")
-def test_a_stretch_of_the_curve(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("memory", run="alpha")
     svg = page.find("[data-panel=curve] svg")
@@ -137,6 +105,32 @@ def test_a_stretch_of_the_curve(opened: Open, traces: Asking):
     page.find("button:has-text('All the time')").click()
     page.until("[data-table=events] tbody tr", 4)
     assert "time=" not in page.parameters()
+    page = opened(traces)
+    page.go("memory", run="alpha")
+    heads = page.headings("memory")
+    assert heads == [
+        "Operator", "Calls", "Size Increase (B)", "Self Size Increase (B)", "Allocation Count", "Self Allocation Count",
+        "Allocation Size (B)", "Self Allocation Size (B)", "Peak (B)",
+    ]  # fmt: skip
+    # The first addmm is in linear, whose own events are none.
+    assert own(page) == expected(0, 9999) | {"aten::linear": (0, 0)}
+    row = next(row for row in page.rows("memory") if row[0] == "aten::linear")
+    assert row[1:] == ["2", "4,096", "0", "2", "0", "4,096", "0", "3,072"]
+    page.go("memory", run="alpha", tab="events")
+    heads = page.headings("events")
+    assert heads == ["Operator", "Size (B)", "Allocation Time (ns)", "Release Time (ns)", "Duration (ns)"]
+    assert allocated(page) == cells(ALLOCATIONS)
+    page.find("input[aria-label='Smallest size']").fill("1.5KiB")
+    page.until("[data-table=events] tbody tr", 2)
+    assert {row[1] for row in allocated(page)} == {"2,048"}
+    page.find("input[aria-label='Smallest size']").fill("")
+    page.find("input[aria-label='Largest size']").fill("1.5KB")
+    page.until("[data-table=events] td[data-key=bytes][data-tip^='2,048 B']", 0)
+    assert {row[1] for row in allocated(page)} == {"1,024"}
+    page.find("input[aria-label='Largest size']").fill("")
+    page.until("[data-table=events] tbody tr", 4)
+    page.find("[data-table=events] input[aria-label='Filter Operator']").fill("relu")
+    page.until("[data-table=events] tbody tr", 2)
 
 
 def boxes(page: Page) -> dict[str, float]:

@@ -8,15 +8,10 @@ The steps last 1000 and 1200."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from pyprof import session
-from tests.build import recording, write_nsys
-from tests.viewer.browser.conftest import Open, Page, read
-from tests.viewer.conftest import Asking, serving
-from tests.viewer.test_library import write_unrelated
+from tests.viewer.browser.conftest import Open, Page
+from tests.viewer.conftest import Asking
 
 CATEGORIES = {
     "kernel": ("Kernel", 180), "memcpy": ("Memcpy", 20), "memset": ("Memset", 0), "communication": ("Communication", 0),
@@ -36,8 +31,8 @@ def tips(page: Page, selector: str) -> list[str]:
     return [one.get_attribute("data-tip") for one in page.find(selector).all()]
 
 
-@pytest.mark.statement("PO01", "PO02", "PO03", "PO04", "PO05", "PO06", "PO07", "PO08")
-def test_configuration(alpha: Page, traces: Asking):
+@pytest.mark.statement("PO01", "PO02", "PO03", "PO04", "PO05", "PO06", "PO07", "PO08", "PO15", "PO16")
+def test_configuration_and_step_time(alpha: Page, traces: Asking):
     panel = "[data-panel=configuration]"
     assert alpha.find(f"{panel} [data-figure=workers]").inner_text() == "1"
     assert alpha.find(f"{panel} [data-figure=device_type]").inner_text() == "GPU"
@@ -52,6 +47,22 @@ def test_configuration(alpha: Page, traces: Asking):
     }  # fmt: skip
     columns = {c["key"]: c["text"] for c in traces.json("/api/reports/gpu", run="alpha")["columns"]}
     assert tips(alpha, f"{panel} .info") == [columns[key] for key in shown]
+    bars = alpha.find("[data-panel=step-time] [data-bar]").all()
+    assert [bar.get_attribute("data-bar") for bar in bars] == ["1", "2"]
+    rows = traces.table("/api/reports/step_time", run="alpha", categories="phase")
+    for bar, row in zip(bars, rows):
+        lines = bar.get_attribute("data-tip").split("\n")
+        assert lines[0] == f"Step {row['step']}: {row['total_ns'] / 1e6:.2f} ms"
+        assert lines[1] == f"Forward: 180 µs ({100 * 180_000 / row['total_ns']:.1f} %)"
+        parts = [
+            part.get_attribute("data-part") for part in bar.locator("[data-part]").all()
+        ]  # those that are not 0
+        times = {key.removesuffix("_ns") for key in row if key.endswith("_ns") and row[key]} - {"total"}
+        assert set(parts) == times
+        assert (
+            len(lines)
+            == 1 + len({key for one in rows for key in one if key.endswith("_ns") and one[key]}) - 1
+        )
 
 
 @pytest.mark.statement("PO09", "PO10", "PO11", "PO12", "PO13", "PO14")
@@ -84,59 +95,6 @@ def test_execution_summary(alpha: Page, traces: Asking):
     pie = {tip.split(":")[0]: tip for tip in tips(alpha, "[data-panel=execution] [data-slice]")}
     assert list(pie) == [heading for key, (heading, _) in CATEGORIES.items() if times[key]]
     assert pie["Memcpy"].startswith("Memcpy: 20.0 µs, 1.8 %")
-
-
-@pytest.mark.statement("PO15", "PO16")
-def test_step_time_breakdown(alpha: Page, traces: Asking):
-    bars = alpha.find("[data-panel=step-time] [data-bar]").all()
-    assert [bar.get_attribute("data-bar") for bar in bars] == ["1", "2"]
-    rows = traces.table("/api/reports/step_time", run="alpha", categories="phase")
-    for bar, row in zip(bars, rows):
-        lines = bar.get_attribute("data-tip").split("\n")
-        assert lines[0] == f"Step {row['step']}: {row['total_ns'] / 1e6:.2f} ms"
-        assert lines[1] == f"Forward: 180 µs ({100 * 180_000 / row['total_ns']:.1f} %)"
-        parts = [
-            part.get_attribute("data-part") for part in bar.locator("[data-part]").all()
-        ]  # those that are not 0
-        times = {key.removesuffix("_ns") for key in row if key.endswith("_ns") and row[key]} - {"total"}
-        assert set(parts) == times
-        assert (
-            len(lines)
-            == 1 + len({key for one in rows for key in one if key.endswith("_ns") and one[key]}) - 1
-        )
-
-
-def test_several_gpus_are_one_until_one_is_chosen(opened: Open, tmp_path: Path):
-    """Their shares are means, like the other figures of the overview."""
-    text = "torch.mul\n  > 300 kernel\n  > 100 device=1 kernel\n"
-    path = tmp_path / "net_dldb.sqlite"
-    session.load(write_nsys(tmp_path / "net.sqlite", recording(text))).save(path)
-    with serving(path) as server:
-        first, second = (gpu["utilization"] for gpu in server.table("/api/reports/gpu"))
-        assert first > second
-        page = opened(server)
-        page.go()
-        shown = page.find("[data-panel=configuration] [data-fact=utilization]")
-        shown.wait_for()
-        assert shown.inner_text() == f"{(first + second) / 2:.1f} %"
-        page.find("[data-panel=configuration] select").select_option("1")
-        page.find(f"[data-fact=utilization]:has-text('{second:.1f} %')").wait_for()
-        assert "gpu=1" in page.parameters()
-
-
-@pytest.mark.statement("PO17", "PO19")
-def test_without_a_gpu_nothing_is_said_of_one(opened: Open, on_cpu: Asking):
-    page = opened(on_cpu)
-    page.go()
-    assert page.find("[data-figure=device_type]").inner_text() == "CPU"
-    assert "No issues" in page.find("[data-panel=expert]").inner_text()
-    assert not page.find("[data-panel=configuration] [data-fact]").count()
-    assert "GPU" not in page.find("main").inner_text()
-    page.go("summaries", tab="tensorboard")
-    for key in ("kernel", "memcpy", "memset", "communication", "runtime"):
-        assert not page.find(f"[data-panel=execution] [data-category={key}]").count()
-        assert not page.find(f"[data-panel=execution] [data-slice={key}]").count()
-    assert page.find("[data-panel=execution] [data-category=cpu]").count() == 1
 
 
 @pytest.mark.statement("PO18", "PO19")
@@ -187,34 +145,3 @@ def test_runs_workers_and_spans(alpha: Page):
         assert name in names
     alpha.go("memory", run="alpha")
     assert "Peak Memory Usage" in alpha.find("main").inner_text()
-
-
-def test_why_the_files_of_a_folder_are_several_runs(opened: Open, traces: Asking, tmp_path: Path):
-    write_unrelated(tmp_path)
-    with serving(tmp_path) as asking:
-        for run in asking.server.library.runs():
-            read(asking, run=run)
-        page = opened(asking)
-        page.go()
-        told = page.find("[data-runs-reason]")
-        assert told.inner_text() == "3 files are 2 runs: rank 0 is in 2 of them. Choose one at Run."
-        run = page.find("header.noprint label").filter(has_text="Run").locator("select")
-        assert run.locator("option").all_inner_texts() == ["a.rank0.json and 1 more", "b.rank0.json"]
-        run.select_option("b.rank0.json")
-        page.settled()
-        assert told.is_visible()
-    page = opened(traces)  # folders that are runs
-    page.go(run="alpha")
-    assert not page.find("[data-runs-reason]").count()
-
-
-def test_gpu_utilization_of_unequal_workers(opened: Open, traces: Asking):
-    """Of the spans' 2200 and 3200 us kernels and copies take 2 (200 + 20) each: the share of the sums, like the step's
-    parts, not the mean of both shares."""
-    page = opened(traces)
-    page.go("summaries", run="beta")
-    legend = page.find("[data-panel=gpu-utilization] [data-legend] .amount").all_inner_texts()
-    figures = {one["key"]: one["value"] for one in traces.json("/api/overview", run="beta")["figures"]}
-    assert figures["gpu_utilization"] == pytest.approx(100 * 880 / 5400)
-    assert legend == [f"{figures['gpu_utilization']:.1f} %", f"{100 - figures['gpu_utilization']:.1f} %"]
-    assert page.find("[data-panel=gpu-utilization] .centre").inner_html() == legend[0]

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from pyprof.viewer import demo
-from tests.viewer.browser.conftest import Open, Page, read
+from tests.viewer.browser.conftest import Open, Page
 from tests.viewer.browser.traces import GEMM, RELU, TC_KERNEL
-from tests.viewer.conftest import Asking, serving
+from tests.viewer.conftest import Asking
 
 US = 1000  # ns
 WORK = ("Roofline Efficiency (%)", "MFU (%)", "Bound", "TC Reason")  # ours, after those of the plugin
@@ -51,8 +50,11 @@ def times(page: Page, table: str, key: str) -> list[int]:
     return [int(text.replace(",", "")) for text in page.column(table, key) if text != "–"]
 
 
-@pytest.mark.statement("PP01", "PP02", "PP03", "PP04", "PP05", "PP06", "PP10", "PP21")
-def test_donuts_of_operators(opened: Open, traces: Asking):
+@pytest.mark.statement(
+    "PP01", "PP02", "PP03", "PP04", "PP05", "PP06", "PP10", "PP21", "PP08", "PP09", "PP11", "PP12", "PP13",
+    "PP14", "PP15", "PP16", "PP19", "PP07",
+)  # fmt: skip
+def test_operators(opened: Open, traces: Asking, on_cpu: Asking):
     page = opened(traces)
     page.go("operators", run="alpha")
     for panel, expected in DONUTS.items():
@@ -72,19 +74,6 @@ def test_donuts_of_operators(opened: Open, traces: Asking):
     page.find("label:has-text('All operators') input").check()
     page.settled()
     assert slices(page, "device_total_ns") == shares(DEVICE_TOTAL)
-
-
-@pytest.mark.statement("PP07", "PP19")
-def test_operators_without_a_gpu(opened: Open, on_cpu: Asking):
-    page = opened(on_cpu)
-    page.go("operators")
-    assert page.find("[data-panel]").count() == 2
-    own = times(page, "operators", "host_self_ns")
-    assert own == sorted(own, reverse=True) != []
-
-
-@pytest.mark.statement("PP08", "PP09", "PP11", "PP12", "PP13", "PP14", "PP15", "PP16", "PP19")
-def test_table_of_operators(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("operators", run="alpha")
     assert page.headings("operators") == [
@@ -110,6 +99,11 @@ def test_table_of_operators(opened: Open, traces: Asking):
     page.go("operators", run="alpha", **{"operators.o.group_by": "shapes", "operators.f.name": "addmm"})
     assert page.column("operators", "shapes") == ["(64, 32); (32, 16)", "(8, 32); (32, 16)"]
     assert times(page, "operators", "device_self_ns") == [200 * US, 120 * US]
+    page = opened(on_cpu)
+    page.go("operators")
+    assert page.find("[data-panel]").count() == 2
+    own = times(page, "operators", "host_self_ns")
+    assert own == sorted(own, reverse=True) != []
 
 
 @pytest.mark.statement("PP17", "PP18")
@@ -139,8 +133,10 @@ def test_call_stacks_lead_to_the_source(opened: Open, traces: Asking):
     assert times(page, "stack", "device_self_ns") == [120 * US]
 
 
-@pytest.mark.statement("PK01", "PK02", "PK03", "PK04", "PK12")
-def test_donuts_of_kernels(opened: Open, traces: Asking, on_cpu: Asking):
+@pytest.mark.statement(
+    "PK01", "PK02", "PK03", "PK04", "PK12", "PK05", "PK06", "PK07", "PK08", "PK09", "PK10", "PK11",
+)  # fmt: skip
+def test_kernels(opened: Open, traces: Asking, on_cpu: Asking):
     page = opened(traces)
     page.go("kernels", run="alpha", top="2")
     assert slices(page, "kernel-time") == shares({TC_KERNEL: 200, GEMM: 120, RELU: 40}, 2)
@@ -159,74 +155,6 @@ def test_donuts_of_kernels(opened: Open, traces: Asking, on_cpu: Asking):
     page.tab.keyboard.press("/")
     page.tab.keyboard.type("gpu kernel")
     assert "Roofline" in page.find("dialog[open]").inner_text()  # as the view is called without a GPU
-
-
-def test_the_roofline_has_the_kernels_that_a_filter_leaves(opened: Open):
-    page = opened()
-    page.go("kernels")
-    points = page.find("[data-panel=roofline] [data-point]")
-    names = [one.get_attribute("data-tip").split("\n")[0] for one in points.all()]
-    assert len(set(names)) > 1
-    page.go("kernels", **{"kernels.f.name": f"={names[0]}"})
-    assert points.count() == names.count(names[0])
-    # A row that is picked is picked in the chart.
-    page.find("[data-table=kernels] tbody td[data-key=calls]").first.click()
-    page.settled()
-    assert page.find("[data-panel=roofline] [data-point][stroke='var(--text)']").count() == 1
-
-
-def test_a_rectangle_around_a_point_of_the_roofline_zooms_in(opened: Open):
-    with serving(demo.RECORDING) as server:
-        read(server)
-        page = opened(server)
-        page.go("kernels")
-        points = page.find("[data-panel=roofline] [data-point]")
-        names = [one.get_attribute("data-point") for one in points.all()]
-        points.last.scroll_into_view_if_needed()
-        box = points.last.bounding_box()
-        at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        page.tab.mouse.move(at[0] - 6, at[1] - 6)
-        page.tab.mouse.down()
-        page.tab.mouse.move(at[0] + 6, at[1] + 6)
-        page.tab.mouse.up()
-        shown = [one.get_attribute("data-point") for one in points.all()]
-        assert names[-1] in shown
-        assert len(shown) < len(names)
-        page.find("[data-panel=roofline] button:has-text('Reset Zoom')").click()
-        assert points.count() == len(names)
-        points.last.click()  # is no rectangle
-        page.settled()
-        assert page.find("aside").count() == 1
-        assert points.count() == len(names)
-
-
-def test_a_rectangle_of_the_roofline_filters_the_table(opened: Open):
-    """The rows are those of the points in it."""
-    with serving(demo.RECORDING) as server:
-        read(server)
-        page = opened(server)
-        page.go("kernels")
-        points = page.find("[data-panel=roofline] [data-point]")
-        total = points.count()
-        points.last.scroll_into_view_if_needed()
-        box = page.find("[data-panel=roofline] svg").bounding_box()
-        x, y, width, height = (box[key] for key in ("x", "y", "width", "height"))
-        page.tab.mouse.move(x + 0.5 * width, y + 5)
-        page.tab.mouse.down()
-        page.tab.mouse.move(x + 0.88 * width, y + 0.5 * height)
-        page.tab.mouse.up()
-        inside = {one.get_attribute("data-tip").split("\n")[0] for one in points.all()}
-        assert inside
-        assert points.count() < total
-        page.find("[data-panel=roofline] button:has-text('Filter Table')").click()
-        page.settled()
-        names = page.find("[data-table=kernels] tbody td[data-key=name]")
-        shown = [one.inner_text().replace("\n", "") for one in names.all()]
-        assert sorted(shown) == sorted(name.removeprefix("void ") for name in inside)
-
-
-@pytest.mark.statement("PK05", "PK06", "PK07", "PK08", "PK09", "PK10", "PK11")
-def test_tables_of_kernels(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("kernels", run="alpha")
     whole = [
@@ -262,3 +190,26 @@ def test_tables_of_kernels(opened: Open, traces: Asking):
     page.find("[data-table=operators] input[type=search]").fill("relu_kernel")
     page.until("[data-table=operators] tbody tr", 1)
     assert page.column("operators", "name") == [RELU.removeprefix("void ")]
+
+
+def test_a_rectangle_of_the_roofline_zooms_in_and_filters_the_table(opened: Open, example: Asking):
+    """The rows are those of the points in it."""
+    page = opened(example)
+    page.go("kernels")
+    points = page.find("[data-panel=roofline] [data-point]")
+    total = points.count()
+    points.last.scroll_into_view_if_needed()
+    box = page.find("[data-panel=roofline] svg").bounding_box()
+    x, y, width, height = (box[key] for key in ("x", "y", "width", "height"))
+    page.tab.mouse.move(x + 0.5 * width, y + 5)
+    page.tab.mouse.down()
+    page.tab.mouse.move(x + 0.88 * width, y + 0.5 * height)
+    page.tab.mouse.up()
+    inside = {one.get_attribute("data-tip").split("\n")[0] for one in points.all()}
+    assert inside
+    assert points.count() < total
+    page.find("[data-panel=roofline] button:has-text('Filter Table')").click()
+    page.settled()
+    names = page.find("[data-table=kernels] tbody td[data-key=name]")
+    shown = [one.inner_text().replace("\n", "") for one in names.all()]
+    assert sorted(shown) == sorted(name.removeprefix("void ") for name in inside)

@@ -27,8 +27,8 @@ def part(name: str, us: int, whole: int) -> str:
     return f"{name}: {us} {'µs' if us else 'ns'} ({100 * us / whole:.1f} %)"
 
 
-@pytest.mark.statement("PW03", "PW04")
-def test_computation_and_communication(opened: Open, ranks: Asking):
+@pytest.mark.statement("PW03", "PW04", "PW01", "PW05", "PW06", "PW07", "PW08")
+def test_computation_and_communication(opened: Open, ranks: Asking, on_cpu: Asking):
     page = opened(ranks)
     page.go("workers", tab="overlap")
     expected = {
@@ -47,10 +47,6 @@ def test_computation_and_communication(opened: Open, ranks: Asking):
     assert lines(page, "overlap-bars") == expected  # the steps are alike
     report = ranks.table("/api/reports/overlap", limit=1000)
     assert {row["computation_ns"] for row in report if row["worker"] == "rank1"} == {200 * US}
-
-
-@pytest.mark.statement("PW01", "PW05", "PW06", "PW07", "PW08")
-def test_communication(opened: Open, ranks: Asking, on_cpu: Asking):
     page = opened(ranks)
     page.go("workers", tab="communication")
     waits = {0: 200, 1: 100, 2: 0}
@@ -79,19 +75,6 @@ def test_communication(opened: Open, ranks: Asking, on_cpu: Asking):
     assert "No collective" in page.find("main").inner_text()
 
 
-@pytest.mark.statement("PW02")
-def test_devices(opened: Open, traces: Asking):
-    page = opened(traces)
-    page.go("workers", run="beta", tab="devices")
-    (first, second) = page.rows("devices")
-    assert first == ["host_100", "0", "Tesla V100", f"{16 << 30:,}", "7.0", "80"]
-    assert second[0] == "host_100 span 2"
-    page.go("overview", run="beta")  # one process that was recorded twice is not two workers
-    assert "2 spans" in page.find("[data-panel=top-ops] thead").inner_text()
-    page.go("overview", run="beta", worker="1")
-    assert "span" not in page.find("[data-panel=top-ops] thead").inner_text()
-
-
 def groups(page: Page) -> dict[str, tuple[str, ...]]:
     """What the tip of each group says of both runs and their difference, by group."""
     found = page.find("[data-group]").all()
@@ -108,7 +91,7 @@ def height(page: Page, group: str, side: str) -> float:
     return float(box["height"])
 
 
-@pytest.mark.statement("PD01", "PD03", "PD04", "PD05", "PD06", "PD07")
+@pytest.mark.statement("PD01", "PD03", "PD04", "PD05", "PD06", "PD07", "PD08", "PD09", "PW02")
 def test_two_runs_side_by_side(opened: Open, traces: Asking):
     """In us, of two steps and of four: linear 200 and 400, relu 40 and 160, the addmm outside and the copy 160 and
     320. Per step that is linear 100 and 100, relu 20 and 40, the others 80 and 80."""
@@ -155,10 +138,6 @@ def test_two_runs_side_by_side(opened: Open, traces: Asking):
     page.settled()
     assert groups(page)["Net_0"][2] == "-320 µs (-57.1 %)"
     assert page.find("label:has-text('Base') select").input_value() == "beta"
-
-
-@pytest.mark.statement("PD08", "PD09")
-def test_table_of_differences(opened: Open, traces: Asking):
     page = opened(traces)
     page.go("compare", per="run")
 
@@ -193,3 +172,12 @@ def test_table_of_differences(opened: Open, traces: Asking):
     page.tab.get_by_label("Per iteration").select_option("iteration")
     page.settled()
     assert groups(page)["Net_0"][:3] == ("2", "2", "0 (0.0 %)")
+    page = opened(traces)
+    page.go("workers", run="beta", tab="devices")
+    (first, second) = page.rows("devices")
+    assert first == ["host_100", "0", "Tesla V100", f"{16 << 30:,}", "7.0", "80"]
+    assert second[0] == "host_100 span 2"
+    page.go("overview", run="beta")  # one process that was recorded twice is not two workers
+    assert "2 spans" in page.find("[data-panel=top-ops] thead").inner_text()
+    page.go("overview", run="beta", worker="1")
+    assert "span" not in page.find("[data-panel=top-ops] thead").inner_text()

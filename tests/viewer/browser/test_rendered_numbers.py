@@ -6,8 +6,6 @@ line and Python with each other, exactly."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +15,8 @@ from pyprof.commands import main
 from pyprof.reports.headline import mean_step
 from pyprof.rules.context import Run
 from pyprof.viewer import demo
-from tests.build import call, write_capture
-from tests.build import recording as kernels_of
-from tests.viewer.browser.conftest import Open, Page, plain, read
-from tests.viewer.conftest import Asking, serving
+from tests.viewer.browser.conftest import Open, Page, plain
+from tests.viewer.conftest import Asking
 
 SCALE = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -37,13 +33,10 @@ def percent(text: str) -> float:
     return number / 2 if text.startswith("<") else number
 
 
-@pytest.fixture(scope="module", params=["steps", "example"])
-def recording(request: pytest.FixtureRequest, made: Any) -> Any:
-    """A recording with its server: that of the other tests, and the example that PyProf contains."""
-    path = made if request.param == "steps" else demo.RECORDING
-    with serving(path) as server:
-        read(server)
-        yield session.load(path), server, path
+@pytest.fixture(scope="module")
+def recording(example: Asking) -> Any:
+    """The example that PyProf contains, with its server."""
+    return session.load(demo.RECORDING), example, demo.RECORDING
 
 
 @pytest.fixture
@@ -109,9 +102,6 @@ def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
     assert [percent(share) for share in shares] == [
         pytest.approx(100 * total / idle, abs=0.051) for total in totals.iloc[: len(shares)]
     ]
-
-
-def test_a_share_in_the_row_of_a_step_is_of_that_step(page: Page, recording: Any):
     table = recording[0].report("step_time")
     parts = [key for key in table if key.endswith("_ns") and key != "total_ns" and table[key].notna().all()]
     page.go("workers")
@@ -126,87 +116,3 @@ def test_a_share_in_the_row_of_a_step_is_of_that_step(page: Page, recording: Any
     assert percent(total) == pytest.approx(
         100 * table["kernel_ns"].sum() / table["total_ns"].sum(), abs=0.051
     )
-
-
-def test_why_it_idles_is_said_as_the_table_is_grouped(page: Page, recording: Any):
-    prof = recording[0]
-    page.go("gpus")
-    stacks = prof.report("idle")["line"].notna().any()
-    by = page.find("[data-table=idle] [data-option=group_by]")
-    assert by.input_value() == ("line" if stacks else "place")
-    for grouping in ("line", "place"):
-        by.select_option(grouping)
-        page.settled()
-        table = prof.report("idle", group_by=grouping)
-        named = table.assign(
-            name=table["line"] if grouping == "line" else table["operator"].fillna(table["host"])
-        )
-        for cause in page.find("[data-cause]").all():
-            own = named[named["cause"] == cause.get_attribute("data-cause")]
-            known = own.dropna(subset="name").nlargest(1, "total_ns")
-            if not len(known):
-                assert cause.locator("code").count() == 0
-                continue
-            first = known.iloc[0]
-            assert cause.locator("code").inner_text() == first["name"]
-            shares = re.findall(r"([<> \d.]+ %) of it", plain(cause.inner_text()))
-            assert [percent(share) for share in shares or ["100 %"]] == [
-                pytest.approx(100 * first["total_ns"] / own["total_ns"].sum(), abs=0.11)
-            ]
-            rows = [row for row in page.rows("idle") if row[0] == first["cause"] and first["name"] in row]
-            assert rows[0][1] == f"{first['total_ns']:,}"
-
-
-def test_what_is_equal_in_every_row_is_said_once(opened: Open, recording: Any, tmp_path: Path):
-    """No function of the second program that calls an operator calls another one."""
-    flat = "".join(
-        f"{call(f'torch.{name}', (64, 16), trace=(f'net.py:{line}',))}\n    > 70 {name}_kernel\n"
-        for line, name in enumerate(("relu", "tanh"), 1)
-    )
-    path = write_capture(tmp_path / "flat.sqlite", kernels_of(flat))
-    with serving(path) as server:
-        read(server)
-        for asking, nests in ((recording[1], True), (server, False)):
-            page = opened(asking)
-            page.go("lines")
-            for total in ("device_total_ns", "host_total_ns"):
-                assert bool(page.column("lines", total)) == nests
-                assert page.find(f"[data-same={total}]").count() == (not nests)
-            assert {"Operator Calls", "Kernels"} <= set(page.headings("lines"))
-        assert page.find("[data-same=device_total_ns]").inner_text() == (
-            "Device Busy Total is not shown: it equals Device Busy Self in every row."
-        )
-
-
-def test_the_top_operator_and_the_kernels(page: Page, recording: Any):
-    prof = recording[0]
-    detail = prof.report("detail")
-    detail = detail.assign(line=detail["stack"].str.rpartition("\n")[2])
-    group = detail.groupby(["type", "direction", "shapes", "line"], dropna=False)["gpu"].sum().max()
-    page.go()
-    top = page.find("[data-panel=top-ops] td[data-key=time]").first
-    assert nanoseconds(top.inner_text()) == pytest.approx(group, rel=0.005)
-    assert percent(top.get_attribute("data-percent")) == pytest.approx(
-        100 * group / detail["gpu"].sum(), abs=0.051
-    )
-    page.go("kernels")
-    kernels = prof.report("kernel_summary")
-    assert page.column("kernels", "total_ns") == [f"{one:,}" for one in kernels["total_ns"].head(25)]
-    total = page.find("[data-table=kernels] tfoot [data-total=total_ns]").get_attribute("data-tip")
-    assert total.splitlines()[0] == f"{kernels['total_ns'].sum():,} ns"
-    page.go("operators")
-    operators = prof.report("operator").sort_values("device_self_ns", ascending=False, kind="stable")
-    if len(operators):  # of torch's, which a recording with markers alone has not
-        assert page.column("operators", "device_self_ns")[0] == f"{operators['device_self_ns'].iloc[0]:,}"
-
-
-def test_a_row_without_a_roofline_says_why(page: Page, recording: Any):
-    kernels = recording[0].report("kernel_summary").head(25)
-    empty = kernels["efficiency"].isna().all()
-    page.go("kernels", **({"kernels.h": "efficiency"} if empty else {}))
-    cells = page.find("[data-table=kernels] tbody td[data-key=efficiency]").all()
-    assert len(cells) == len(kernels)
-    for cell, value, why in zip(cells, kernels["efficiency"], kernels["roofline_why"]):
-        if value != value:
-            assert cell.locator("[data-tip]").get_attribute("data-tip") == f"Unknown: {why}"
-            assert cell.locator("[role=img]").get_attribute("aria-label") == f"unknown: {why}"

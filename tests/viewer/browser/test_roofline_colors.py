@@ -114,12 +114,6 @@ def test_a_kernel_has_the_color_of_its_share(
             assert ink(page, "--c-outside") in inside
             assert len(inside) == 2  # lines, and what is between them
             assert not inside & set(inks)
-
-
-@pytest.mark.statement("WY03")
-def test_the_legend_and_the_tip_say_the_share(
-    opened: Open, planted: Asking, events: list[tuple[int, int, int, int | None, int | None]]
-):
     page = opened(planted)
     start(page)
     page.find("[data-by]").select_option("roofline")

@@ -7,12 +7,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyprof.viewer import demo
 from tests.viewer.browser.conftest import EXACT, Open, Page, read
 from tests.viewer.browser.test_rendered_numbers import SCALE
 from tests.viewer.browser.test_routes import VIEWS
@@ -85,8 +83,10 @@ TABLES = f"""() => [...document.querySelectorAll("main [data-table] table")].map
 
 @pytest.fixture(scope="module", params=["example", pytest.param("resnet", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest) -> Iterator[Asking]:
-    data: Path | None = request.getfixturevalue("data") if request.param == "resnet" else None
-    with serving(data / RESNET if data else demo.RECORDING) as asking:
+    if request.param == "example":
+        yield request.getfixturevalue("example")
+        return
+    with serving(request.getfixturevalue("data") / RESNET) as asking:
         read(asking)
         yield asking
 
@@ -96,33 +96,6 @@ def every_view(page: Page) -> Iterator[str]:
         name, _, query = view.partition("?")
         page.go(name, **dict([query.split("=")] if query else []))
         yield view
-
-
-def test_a_label_has_one_figure_in_all_views(opened: Open, server: Asking):
-    page = opened(server)
-    found: dict[tuple[str, str], list[tuple[float, str, str]]] = defaultdict(list)
-    for view in every_view(page):
-        for label, value, unit, where in page.tab.evaluate(COLLECT, OF_ROWS):
-            if where not in OF_THINGS:
-                found[label, unit].append((value, view, where))
-    views = {label: {view for _, view, _ in places} for label, places in found.items()}
-    for label in (
-        "Kernel",
-        "DataLoader",
-        "CPU",
-        "CPU (DLProf)",
-        "Not Using Tensor Cores",
-        "Kernel Utilization",
-    ):
-        assert len(views[label, "%"]) > 1, label  # or nothing is compared
-    several = {
-        key: places
-        for key, places in found.items()
-        for values in [[value for value, _, _ in places]]
-        # Times of bars have three digits, shares one decimal.
-        if max(values) - min(values) > (0.25 if key[1] == "%" else 0.006 * max(values))
-    }
-    assert not several
 
 
 def equal(shown: str, value: Any) -> bool:
@@ -149,13 +122,17 @@ def different(rows: list[dict[str, str]], answer: list[dict[str, Any]]) -> set[s
     }
 
 
-def test_every_table_of_every_view_shows_the_numbers_of_the_server(opened: Open, server: Asking):
+def test_every_table_shows_the_numbers_of_the_server_and_a_label_has_one_figure(opened: Open, server: Asking):
     page = opened(server)
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url))
     shown: dict[str, int] = {}
     tables: list[Any] = []
+    found: dict[tuple[str, str], list[tuple[float, str, str]]] = defaultdict(list)
     for view in every_view(page):
+        for label, value, unit, where in page.tab.evaluate(COLLECT, OF_ROWS):
+            if where not in OF_THINGS:
+                found[label, unit].append((value, view, where))
         answers = [server.http.get(url) for url in asked if "/api/" in url and "/api/timeline" not in url]
         bodies = [body.get("table", body) for one in answers if isinstance(body := one.json(), dict)]
         tables += [  # those of the views before, too: what is there is not asked for again
@@ -174,3 +151,21 @@ def test_every_table_of_every_view_shows_the_numbers_of_the_server(opened: Open,
             shown[view] = shown.get(view, 0) + len(rows)
     with_tables = {view for view in VIEWS if not view.startswith(WITHOUT)}
     assert {view for view in with_tables if not shown.get(view)} <= NOT_RECORDED
+    views = {label: {view for _, view, _ in places} for label, places in found.items()}
+    for label in (
+        "Kernel",
+        "DataLoader",
+        "CPU",
+        "CPU (DLProf)",
+        "Not Using Tensor Cores",
+        "Kernel Utilization",
+    ):
+        assert len(views[label, "%"]) > 1, label  # or nothing is compared
+    several = {
+        key: places
+        for key, places in found.items()
+        for values in [[value for value, _, _ in places]]
+        # Times of bars have three digits, shares one decimal.
+        if max(values) - min(values) > (0.25 if key[1] == "%" else 0.006 * max(values))
+    }
+    assert not several

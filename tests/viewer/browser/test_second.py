@@ -11,7 +11,7 @@ import pytest
 
 from tests.build import Recording, recording
 from tests.viewer.browser.conftest import Open, Page, axe
-from tests.viewer.browser.test_timeline import column, drawn, row, start, surface, view_menu
+from tests.viewer.browser.test_timeline import column, drawn, row, start, surface
 from tests.viewer.conftest import MM, Asking, serving
 from tests.viewer.test_step_difference import kernel, marked, plain, save
 
@@ -152,37 +152,6 @@ def test_the_steps_of_both_begin_at_one_place(page: Page, runs: Asking):
     drawn(page)
     assert page.find("[data-other-aligned]").inner_text() == "new: step 31"
     assert page.find("[data-aligned]").inner_text() == "step 2"
-
-
-@pytest.mark.statement("WY07")
-def test_the_table_adds_up_to_the_difference_of_the_step(page: Page, runs: Asking):
-    start(page, **PAIR)
-    answer = difference(runs)
-    assert page.find("[data-difference-table]").get_attribute("data-difference-table") == str(LONGER)
-    changes = page.tab.eval_on_selector_all(
-        "[data-differs]",
-        "rows => rows.map(row => [row.dataset.differs, Number(row.querySelector('[data-change]').dataset.change)])",
-    )
-    assert [tuple(one) for one in changes] == [
-        (one["name"], (one["other"] or 0) - (one["base"] or 0)) for one in answer["operators"]
-    ]
-    assert [name for name, change in changes if change] == ["relu"]
-    assert page.find("[data-differs-all] [data-change]").get_attribute("data-change") == str(LONGER)
-    headline = page.find("[data-difference-headline]").inner_text()
-    assert headline.startswith("Step 1 of base, step 31 of new, device time: new takes 500 ns longer (")
-    lengths = [end - begin for begin, end in (step(runs, BASE, 1), step(runs, NEW, 31))]
-    assert headline.endswith(
-        f": worse. From start to end the step lasts {lengths[0]} ns in base, {lengths[1]} ns in new."
-    )
-    page.find("[data-differ]").select_option("module")
-    drawn(page)
-    assert "differ=module" in page.parameters()
-    assert page.find("[data-differs]").first.get_attribute("data-differs") == "net.first.act fprop"
-    assert page.find("[data-differs-all] [data-change]").get_attribute("data-change") == str(LONGER)
-
-
-@pytest.mark.statement("WY07")
-def test_a_click_on_a_difference_selects_both(page: Page, runs: Asking):
     base = step(runs, BASE, 1)
     start(page, **PAIR, **{"from": str(base[0]), "to": str(base[1])})
     answer = difference(runs)
@@ -214,68 +183,6 @@ def test_a_click_on_a_difference_selects_both(page: Page, runs: Asking):
     assert [picture(page, "selected.id"), picture(page, "partner.id")] == events
 
 
-@pytest.mark.statement("WY07")
-def test_an_event_of_the_other_recording(page: Page, runs: Asking):
-    """Its name, Details and sums are those of its recording, and links lead there."""
-    base = step(runs, BASE, 1)
-    start(page, **PAIR, **{"from": str(base[0]), "to": str(base[1] + 2 * LONGER)})
-    number = stream(runs, NEW) + TRACKS
-    shift = mark(runs, BASE, 1) - mark(runs, NEW, 31)
-    page.tab.mouse.click(column(page, relu(runs, NEW) + shift), row(page, number))
-    drawn(page)
-    launch = event(runs, NEW)
-    assert picture(page, "selected.id") == launch
-    drawer = page.find(f"aside[data-drawer='other/launch:{launch}']")
-    drawer.wait_for()
-    assert drawer.locator("header").inner_text().startswith("Launch in new")
-    details = runs.json(f"/api/details/launch/{launch}", run=NEW)
-    assert drawer.locator("h2").inner_text() == details["title"]
-    assert page.find("[data-strip]").inner_text().count(" of new, starts at") == 1
-    page.find("[data-tab=sums]").click()
-    sums = page.find("[data-selection]")
-    page.until("[data-selection]", 2)
-    low, high = (int(text) for text in sums.nth(1).get_attribute("data-selection").split("-"))
-    expected = runs.json("/api/timeline/selection", run=NEW, start=low, end=high)
-    assert low == base[0] - shift
-    device = sums.nth(1).locator("[data-busy]").get_attribute("data-busy")
-    assert device == str(expected["devices"][0]["busy"])
-    # Its partners are events of its recording, and tables those of its pages.
-    drawer.locator(".partners a").first.click()
-    page.settled()
-    assert "d=other%2F" in page.parameters()
-    page.tab.goto("about:blank")
-    operator = next(one["id"] for one in details["partners"] if one["kind"] == "op")
-    start(page, **PAIR, d=f"other/op:{operator}")
-    link = page.find("aside .partners a:text-is('Kernels')")
-    link.wait_for()
-    assert f"run={NEW}" in link.get_attribute("href")
-
-
-@pytest.mark.statement("WY07")
-def test_a_recording_beside_itself_does_not_differ(page: Page):
-    start(page, run=BASE)
-    with view_menu(page):
-        page.find("[data-other]").select_option(BASE)
-    page.until("[data-difference-table='0']", 1)
-    drawn(page)
-    assert "align=step" in page.parameters()  # chosen with it
-    changes = page.tab.eval_on_selector_all(
-        "[data-change]", "cells => cells.map(cell => cell.dataset.change)"
-    )
-    assert set(changes) == {"0"}
-    assert page.find("[data-difference-headline]").inner_text().split(": ")[1].startswith("as long in both")
-
-
-@pytest.mark.statement("WY07")
-def test_one_without_steps_lies_at_its_start(page: Page, runs: Asking):
-    start(page, run=BASE, other=BARE, align="step:1")
-    (said,) = page.find("[role=alert], .note").all_inner_texts()[:1]
-    assert said.startswith("bare lies at its start. No step was recorded")
-    assert page.find(f"[data-track='{stream(runs, BARE) + TRACKS}']").count() == 1
-    assert page.find("[data-difference-surface]").count() == 0
-    page.wrong[:] = [line for line in page.wrong if "404" not in line]
-
-
 @pytest.mark.statement("WY07", "WY11")
 def test_differences_by_keyboard(page: Page, runs: Asking):
     base = step(runs, BASE, 1)
@@ -301,23 +208,3 @@ def test_differences_by_keyboard(page: Page, runs: Asking):
     page.tab.evaluate(axe())
     found = page.tab.evaluate("axe.run('main', { resultTypes: ['violations'] })")
     assert [one["id"] for one in found["violations"]] == []
-
-
-@pytest.mark.statement("WY07")
-def test_the_second_goes_while_it_is_open(opened: Open, folder: Path, tmp_path: Path):
-    """A sentence, and the first stays."""
-    target = tmp_path / "runs"
-    target.mkdir()
-    for name in (BASE, NEW):
-        (target / name).write_bytes((folder / name).read_bytes())
-    with serving(target) as asking:
-        page = opened(asking)
-        start(page, **PAIR)
-        assert page.find("[data-track]").count() > 0
-        (target / NEW).unlink()
-        page.tab.goto("about:blank")
-        start(page, **PAIR)
-        (said,) = page.find(".note").all_inner_texts()
-        assert NEW in said
-        assert page.find(f"[data-track='{stream(asking, BASE)}']").count() == 1
-        page.wrong[:] = [line for line in page.wrong if "404" not in line and "410" not in line]

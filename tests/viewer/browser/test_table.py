@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -113,7 +111,7 @@ def test_sorting(page: Page, prof: session.Profile):
     )
 
 
-@pytest.mark.statement("DT10")
+@pytest.mark.statement("DT10", "DT11")
 def test_an_export_has_what_is_shown(page: Page):
     page.go("kernels", tab="launches")
     page.go("ops", **{"ops.f.gpu": ">100ns", "ops.s": "gpu"})
@@ -201,39 +199,6 @@ def test_keys_and_marking_text(page: Page):
     page.tab.evaluate("getSelection().empty()")
     page.find("[data-table=ops] tbody td[data-key=type]").first.click()
     assert page.find("[data-table=ops] tr.picked").count() == 1
-
-
-def test_what_takes_long_says_so(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch):
-    """Of too many launches for a table: a word while they are searched, and while they are counted."""
-    from pyprof.viewer import events
-    from tests.viewer.conftest import serving
-
-    monkeypatch.setattr(events, "MOST_ROWS", 4)
-    with serving(made) as server:
-        page = opened(server)
-        asked: list[Any] = []
-        page.tab.route("**/api/launches?*softmax*", lambda route: asked.append(route))
-        page.tab.route("**/api/launches/count?*", lambda route: asked.append(route))
-        page.go("kernels", tab="launches")
-        showing = page.find("[data-table=launches] [data-showing]")
-        assert showing.inner_text() == "Showing 25 of 30 entries"  # known without counting
-        # Of each of six steps there are 70, 30 + i, 12, 8 + i, and a copy of 25 ns.
-        for bound, count in (("<30ns", 18), ("<13ns", 11)):
-            page.find('[data-table=launches] [aria-label="Filter GPU Time"]').fill(bound)
-            page.find(
-                f"[data-table=launches] [data-showing]:has-text('Showing {count} of … (counting)')"
-            ).wait_for()
-            asked.pop().continue_()
-            page.settled()
-            assert showing.inner_text() == f"Showing {count} of {count} entries (filtered from 30 total)"
-        page.find("[data-table=launches] input[type=search]").fill("softmax")
-        page.find("[data-table=launches] [data-wait]").wait_for()
-        assert showing.inner_text() == "Searching …"
-        while asked:
-            asked.pop().continue_()
-        page.find("[data-table=launches] [data-wait]").wait_for(state="detached")
-        page.settled()
-        assert showing.inner_text() == "Showing 0 of 0 entries (filtered from 30 total)"
 
 
 # --- for people

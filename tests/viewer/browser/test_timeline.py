@@ -382,25 +382,6 @@ def test_the_keyboard_alone_leads_to_an_event_and_its_durations(
     assert page.find("[data-hits]").first.inner_text().endswith(f" of {lengths.count(lengths[0])}")
 
 
-@pytest.mark.statement("WX08")
-def test_a_link_shows_the_same_picture(opened: Open, client: Asking, prof: session.Profile):
-    id_, begin, end = events(prof, 8)[1]
-    page = opened(width=1300, height=800)
-    start(
-        page,
-        **{"from": str(begin - 300), "to": str(end + 300), "by": "kind", "d": f"launch:{id_}", "hide": "0"},
-    )
-    other = opened(width=1300, height=800)
-    other.tab.goto(f"{other.url}/?test=1{page.parameters()}")
-    drawn(other)
-    pictures = [
-        one.tab.evaluate("[...document.querySelectorAll('.canvases canvas')].map((one) => one.toDataURL())")
-        for one in (page, other)
-    ]
-    assert pictures[0] == pictures[1]
-    assert len(set(pictures[0])) == 2
-
-
 @pytest.mark.statement("WY04")
 def test_a_click_where_nothing_ran_says_why(page: Page, client: Asking, prof: session.Profile):
     """On a stream, and on the curve of its device; the address leads to the same gap."""
@@ -662,30 +643,6 @@ def at_hit(page: Page, hits: list[dict[str, Any]], number: int) -> None:
     assert one["start"] <= high
 
 
-@pytest.mark.statement("WY08")
-def test_rows_of_tables_lead_to_their_time(page: Page, prof: session.Profile):
-    longest = prof.database.rows(
-        "select id, start_ns, duration_ns from event order by duration_ns desc, id limit 1"
-    )[0]
-    page.go("kernels", tab="launches", d=f"launch:{longest[0]}")
-    page.find("[data-on-timeline]").click()
-    page.settled()
-    low, high = window_of(page)
-    assert low < longest[1] < longest[1] + longest[2] < high
-    assert page.find(f"aside[data-drawer='launch:{longest[0]}']").count() == 1
-    low, high = prof.database.rows("select start_ns, end_ns from iteration where number = 2")[0]
-    page.go("iterations", d="iteration:2")
-    page.find("[data-on-timeline]").click()
-    page.settled()
-    assert window_of(page) == (low, high)
-    page.find(f"[data-selection='{low}-{high}']").wait_for()
-
-
-def window_of(page: Page) -> tuple[int, int]:
-    values = dict(part.split("=") for part in page.parameters().partition("?")[2].split("&"))
-    return int(values["from"]), int(values["to"])
-
-
 def test_it_is_accessible(page: Page):
     start(page, counters="on", find="gemm", sum="tree")
     page.find("[data-tree] [data-node]").first.wait_for()
@@ -719,69 +676,6 @@ def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking):
         assert surface(page)["height"] > min(
             least, page.tab.evaluate("window.timeline.picture.layout.height") - 2
         )
-
-
-def test_a_coarser_picture_until_the_finer_one_is_there(page: Page):
-    """No frame is blank while tiles are on their way."""
-    start(page)
-    asked: list[Any] = []
-    page.tab.route("**/api/timeline/tiles*", lambda route: asked.append(route))
-    page.find("[data-surface]").focus()
-    for _ in range(6):
-        page.tab.keyboard.press("w")
-    colored = page.tab.evaluate(
-        """() => {
-            const canvas = document.querySelector(".canvases canvas");
-            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            const colors = new Set();
-            for (let at = 0; at < data.length; at += 4) colors.add(data.slice(at, at + 3).join());
-            return colors.size;
-        }"""
-    )
-    assert colored > 4
-    page.tab.unroute("**/api/timeline/tiles*")
-    for route in asked:
-        route.continue_()
-    drawn(page)
-
-
-def headings(page: Page, table: str) -> dict[str, str | None]:
-    """The columns by which a table can be sorted, and how it is."""
-    return {
-        one.get_attribute("data-sort"): one.locator("..").get_attribute("aria-sort")
-        for one in page.find(f"{table} [data-sort]").all()
-    }
-
-
-@pytest.mark.statement("WE03")
-def test_lists_of_events_are_sorted(page: Page, client: Asking, prof: session.Profile):
-    """By the server, where it has more than the page; the next hit is still the next on the axis."""
-    low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    every = client.json("/api/timeline/hits", find="volta", limit=200)
-    start(page, find="volta", **{"from": str(low), "to": str(high)})
-    page.find("button:has-text('List')").click()
-    page.find("[data-hit]").first.wait_for()
-    assert headings(page, ".hits") == {"name": None, "start": "ascending", "dur": None}
-    for key, order, text in (
-        ("dur", "descending", "-dur"),
-        ("dur", "ascending", "dur"),
-        ("name", "ascending", "name"),
-        ("start", "descending", "-start"),
-    ):
-        page.find(f".hits [data-sort={key}]").click()
-        drawn(page)
-        assert headings(page, ".hits")[key] == order
-        places = client.json("/api/timeline/hits", find="volta", sort=text, limit=50)["places"]
-        shown = [int(one.get_attribute("data-hit") or -1) for one in page.find("[data-hit]").all()]
-        assert shown == places
-        assert f"hits.s={text}" in page.parameters()
-    number = places[1]
-    page.find(f"[data-hit='{number}'] button").click()
-    at_hit(page, every["hits"], number)
-    assert page.find(".hits .current").get_attribute("data-hit") == str(number)
-    page.find("[data-surface]").focus()
-    page.tab.keyboard.press(",")
-    at_hit(page, every["hits"], number - 1)
 
 
 @pytest.mark.statement("WY05")
