@@ -54,15 +54,15 @@ TOGETHER = {
     "replay": "replay FILE",
     "page": "page -o OUT.html FILE",
     "info": "info FILE",
+    "save": "save RANKS -o OUT",
+    "mcp": "mcp FILE",
 }
 ALONE = {
     "run": "run -o OUT PROGRAM",
-    "estimate": "estimate PROGRAM",
-    "save": "save RANKS --scheduler local:2 -o OUT",
     "top": "top FILE",
-    "mcp": "mcp FILE",
     "trigger": "PROGRAM OUT",
 }
+LONG = {"estimate": "estimate PROGRAM", "save": "save RANKS --scheduler local:2 -o OUT"}
 _RUN = """
 import shlex, sys; from pyprof.commands.main import main
 sys.exit(sum(main(shlex.split(words)) for words in sys.argv[1:]))
@@ -119,7 +119,7 @@ def watched(tmp_path: Path) -> Watched:
 
 
 def test_every_command_is_here() -> None:
-    assert TOGETHER.keys() | ALONE.keys() | EXEMPT.keys() == COMMANDS.keys()
+    assert TOGETHER.keys() | ALONE.keys() | LONG.keys() | EXEMPT.keys() == COMMANDS.keys()
 
 
 def typed(words: str, files: dict[str, str]) -> str:
@@ -128,15 +128,15 @@ def typed(words: str, files: dict[str, str]) -> str:
 
 def test_commands_listen_nowhere(watched: Watched, files: dict[str, str], tmp_path: Path) -> None:
     words = [typed(command, files) for command in TOGETHER.values()]
-    assert watched.start("-c", _RUN, *words, cwd=tmp_path).wait(HANG) == 0
+    assert watched.start("-c", _RUN, *words, cwd=tmp_path, stdin=subprocess.DEVNULL).wait(HANG) == 0
     assert watched.addresses() == []
 
 
-@pytest.mark.parametrize("command", ALONE)
+@pytest.mark.parametrize("command", [*ALONE, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
 def test_a_command_with_a_process_of_its_own_listens_nowhere(
     command: str, watched: Watched, files: dict[str, str]
 ) -> None:
-    words = typed(ALONE[command], {**files, "OUT": f"{files['OUT']}.{command}"}).split()
+    words = typed((ALONE | LONG)[command], {**files, "OUT": f"{files['OUT']}.{command}"}).split()
     ours, theirs = pty.openpty()
     console = theirs if command == "top" else subprocess.DEVNULL
     program = () if command == "trigger" else ("-m", "pyprof")

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from tests.test_gate import steps, write
 ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = ["pytester"]
 PLUGIN = "pyprof.integrations.pytest_plugin"
+# An installation registers it; a second time would be an error.
+INSTALLED = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
 TRAINING = """
     import torch
     from torch import nn
@@ -57,14 +61,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, loaded: None):
-    # An installation registers it; a second time would be an error.
-    installed = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
     pytester.makeini(f"[pytest]\npythonpath = {ROOT}")
 
-    def start(*words: str, process: bool = False) -> pytest.RunResult:
-        method = pytester.runpytest_subprocess if process else pytester.runpytest_inprocess
-        plugin = [] if installed else ["-p", PLUGIN]
-        return method(*plugin, "-p", "no:cacheprovider", *words)
+    def start(*words: str) -> pytest.RunResult:
+        plugin = [] if INSTALLED else ["-p", PLUGIN]
+        return pytester.runpytest_inprocess(*plugin, "-p", "no:cacheprovider", *words)
 
     return start
 
@@ -75,15 +76,21 @@ def written(pytester: pytest.Pytester, factor: float) -> None:
     pytester.makepyfile(test_written=WRITTEN.format(here=str(pytester.path)))
 
 
-def test_a_block_is_recorded_saved_and_compared(pytester, run):
-    pytester.makepyfile(test_training=TRAINING)
-    saved = run("--pyprof-save", "main", process=True)
-    saved.assert_outcomes(passed=1)
-    saved.stdout.fnmatch_lines(["recordings saved in *.pyprof/main"])
-    assert (pytester.path / ".pyprof/main/training.sqlite").is_file()
-    compared = run("--pyprof-compare", "main", process=True)
-    compared.assert_outcomes(passed=1)
-    compared.stdout.fnmatch_lines(["training, compared with main: pass: * iterations"])
+def test_a_block_is_recorded_saved_and_compared(tmp_path, forks):
+    """In processes of their own: what is recorded has to be torch as it is outside of tests."""
+    (tmp_path / "test_training.py").write_text(textwrap.dedent(TRAINING))
+    program = "import sys, pytest\nsys.exit(pytest.main(sys.argv[1:]))\n"
+    plugin = [] if INSTALLED else ["-p", PLUGIN]
+    for words, line in (
+        ("--pyprof-save", r"recordings saved in .*\.pyprof/main\n"),
+        ("--pyprof-compare", r"training, compared with main: pass: .* iterations"),
+    ):
+        arguments = [*plugin, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir=.", words, "main", "."]
+        code, done = forks.run(tmp_path, program, arguments=arguments)
+        assert code == 0, done.stdout
+        assert "1 passed" in done.stdout
+        assert re.search(line, done.stdout)
+    assert (tmp_path / ".pyprof/main/training.sqlite").is_file()
 
 
 def test_without_a_set_it_is_skipped(pytester, run):

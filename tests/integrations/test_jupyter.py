@@ -45,6 +45,7 @@ def server(notebooks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
+@pytest.mark.long
 def test_the_launcher_has_a_tile(server: Jupyter) -> None:
     entries = server.http.get("server-proxy/servers-info").json()["server_processes"]
     (entry,) = (one for one in entries if one["name"] == "pyprof")
@@ -56,6 +57,7 @@ def test_the_launcher_has_a_tile(server: Jupyter) -> None:
     assert page.headers["location"] == "./#/overview?run=net_dldb.sqlite"
 
 
+@pytest.mark.long
 def test_the_viewer_serves_the_folder_of_the_notebooks(server: Jupyter, notebooks: Path) -> None:
     assert server.http.get("pyprof").headers["location"].endswith("/pyprof/")
     profile = server.http.get("pyprof/api/profile").json()
@@ -65,6 +67,7 @@ def test_the_viewer_serves_the_folder_of_the_notebooks(server: Jupyter, notebook
     assert export.headers["content-disposition"].startswith("attachment")
 
 
+@pytest.mark.long
 def test_only_its_user_reaches_the_viewer(server: Jupyter) -> None:
     assert server.http.get("pyprof/api/profile").status_code == 200
     for path in ("pyprof/", "pyprof/newest", "pyprof/api/profile", "pyprof/api/jobs"):
@@ -79,6 +82,7 @@ def test_only_its_user_reaches_the_viewer(server: Jupyter) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+@pytest.mark.long
 def test_pages_of_other_sites_change_nothing_and_read_nothing(server: Jupyter) -> None:
     """jupyter-server-proxy leaves the protection against them to what it proxies."""
     own = server.url.partition("/user/")[0]
@@ -100,6 +104,7 @@ def test_pages_of_other_sites_change_nothing_and_read_nothing(server: Jupyter) -
     assert "access-control-allow-origin" not in page.headers
 
 
+@pytest.mark.long
 def test_changes_and_events_pass(server: Jupyter) -> None:
     headers = {"x-pyprof": "1", "origin": server.url.partition("/user/")[0]}
     job = server.http.post("pyprof/api/aggregations", json={"start": 0, "stop": 1}, headers=headers)
@@ -109,6 +114,7 @@ def test_changes_and_events_pass(server: Jupyter) -> None:
         assert '"state":"done"' in [line for line in events.iter_lines() if line][-1]
 
 
+@pytest.mark.long
 def test_the_viewer_ends_with_jupyter(server: Jupyter) -> None:
     """The last that needs the server."""
     server.http.get("pyprof/")
@@ -226,6 +232,7 @@ def test_recordings_that_come_later_are_shown(start: Any, folder: Path) -> None:
     assert not os.path.exists(viewer.path)
 
 
+@pytest.mark.long
 def test_the_viewer_ends_with_a_server_that_is_killed(folder: Path) -> None:
     code = "import subprocess, sys; subprocess.run(sys.argv[1:])"
     words = [*VIEW, str(folder / "socket"), str(folder / "notebooks")]

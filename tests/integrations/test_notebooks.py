@@ -125,6 +125,7 @@ def number(cell: str) -> int:
     return [*CELLS].index(cell) + 1
 
 
+@pytest.mark.long
 def test_calls_have_the_lines_of_the_cell(run: Run) -> None:
     """Of a statement after %pyprof its own line; of a cell those below %%pyprof."""
     assert run.text("places").split(" In")[0].strip() == f"In [{number('line')}]:2"
@@ -133,6 +134,7 @@ def test_calls_have_the_lines_of_the_cell(run: Run) -> None:
     assert prof.trace.sources[f"In [{number('cell')}]"].rstrip("\n") == CELLS["cell"]
 
 
+@pytest.mark.long
 def test_a_cell_shows_its_value_and_the_profile(run: Run) -> None:
     value, profile = [one.data["text/plain"] for one in run.outputs["cell"] if "data" in one]
     assert value.startswith("tensor(")
@@ -148,10 +150,12 @@ def test_a_cell_shows_its_value_and_the_profile(run: Run) -> None:
     )  # no path of a temporary folder
 
 
+@pytest.mark.long
 def test_a_schedule_counts_the_steps_of_the_optimizer(run: Run) -> None:
     assert run.text("numbers").strip() == "[2, 3]"
 
 
+@pytest.mark.long
 def test_an_error_in_a_cell_is_its_own_and_the_profile_is_there(run: Run) -> None:
     assert run.error("error").ename == "ZeroDivisionError"
     assert run.text("after").strip() == "True exp"
@@ -160,6 +164,7 @@ def test_an_error_in_a_cell_is_its_own_and_the_profile_is_there(run: Run) -> Non
     assert ">exp</td>" in run.html("interrupt")[0]
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_one_sentence(run: Run) -> None:
     traceback = run.error("wrong").traceback
     assert len(traceback) == 1
@@ -168,16 +173,23 @@ def test_what_is_wrong_is_one_sentence(run: Run) -> None:
     assert "absent.sqlite: " in run.error("library").traceback[0]
 
 
+@pytest.mark.long
 def test_a_cell_that_records_nothing_shows_no_older_profile(run: Run) -> None:
     assert [one for one in run.outputs["nothing"] if "data" in one] == []
     assert "nothing was recorded" in run.said("nothing").lower() or "kept.sqlite" in run.said("nothing")
 
 
-def test_the_summary_is_that_of_the_terminal(run: Run) -> None:
-    prof = pyprof.load(run.folder / "hostile.sqlite")
-    assert repr(prof) == f"<Profile {run.folder / 'hostile.sqlite'}>"
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording without a kernel of a notebook."""
+    return write_capture(tmp_path_factory.mktemp("hostile") / "hostile.sqlite", steps())
+
+
+def test_the_summary_is_that_of_the_terminal(hostile: Path) -> None:
+    prof = pyprof.load(hostile)
+    assert repr(prof) == f"<Profile {hostile}>"
     figures = prof.overview.figures
-    for html in (*run.html("overview"), *run.html("profile")):
+    for html in (prof.overview._repr_html_(), prof._repr_html_()):
         assert "\xa0%" in html  # no line ends between a number and its unit
         text = unescape(re.sub(r"<[^>]+>", "\n", html)).replace("\xa0", " ")
         for row in figures.operators:
@@ -190,14 +202,19 @@ def test_the_summary_is_that_of_the_terminal(run: Run) -> None:
         assert "<script" not in html
 
 
-def test_findings_are_paragraphs_and_tables_stay_tables(run: Run) -> None:
-    (findings,), (some,), (report,) = run.html("findings"), run.html("some"), run.html("report")
+def test_findings_are_paragraphs_and_tables_stay_tables(hostile: Path) -> None:
+    prof = pyprof.load(hostile)
+    found = prof.findings
+    findings, some, report = (
+        table._repr_html_() for table in (found, found[["rule"]], prof.report("op_type"))
+    )
     assert "pyprof-findings" in findings
     assert "<b>R" in findings
     assert 'class="dataframe"' in some
     assert 'class="dataframe"' in report
 
 
+@pytest.mark.long
 def test_a_bar_is_shown_while_a_recording_is_read(run: Run) -> None:
     (html,) = run.html("bar")
     assert 'value="0.250"' in html
@@ -206,6 +223,7 @@ def test_a_bar_is_shown_while_a_recording_is_read(run: Run) -> None:
     assert run.html("gone") == [""]
 
 
+@pytest.mark.long
 def test_the_frame_has_the_page_and_no_access_to_the_notebook(run: Run, tmp_path: Path) -> None:
     html = run.html("frame")[-1]  # before it there may be a bar
     assert 'height="321"' in html
@@ -243,6 +261,7 @@ def served(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.long
 def test_outputs_and_the_page_in_a_browser(run: Run, in_notebook: None, tmp_path: Path) -> None:
     """What the kernel has displayed is drawn, nothing of it runs, and the page opens in the frame."""
     if CHROMIUM is None:
@@ -277,16 +296,16 @@ def test_outputs_and_the_page_in_a_browser(run: Run, in_notebook: None, tmp_path
         browser.close()
 
 
-def test_a_page_that_cannot_be_shown_is_one_sentence(run: Run, in_notebook: None) -> None:
+def test_a_page_that_cannot_be_shown_is_one_sentence(hostile: Path, in_notebook: None) -> None:
     with pytest.raises(UsageError, match="expected a number of pixels"):
-        pyprof.load(run.folder / "kept.sqlite").show(height=0)
+        pyprof.load(hostile).show(height=0)
 
 
-def test_outside_of_a_notebook_a_sentence_says_what_to_do(run: Run) -> None:
+def test_outside_of_a_notebook_a_sentence_says_what_to_do(hostile: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"show\(\) is for notebooks; in a terminal run: pyprof view .*kept.sqlite"
+        UsageError, match=r"show\(\) is for notebooks; in a terminal run: pyprof view .*hostile.sqlite"
     ):
-        pyprof.load(run.folder / "kept.sqlite").show()
+        pyprof.load(hostile).show()
     assert FormatError("no kernels.")._render_traceback_() == ["FormatError: no kernels."]
 
 

@@ -20,6 +20,7 @@ import torch
 import pyprof
 from pyprof.errors import CaptureError, MissingPackage, UsageError
 from pyprof.integrations.transformers import PyProfCallback as TransformersCallback
+from tests.forks import Forks
 from tests.waiting import HANG
 
 pytest.importorskip("lightning", reason="trainers: lightning is not installed")
@@ -144,6 +145,7 @@ class Counting(Net):
         return super().training_step(batch, number)
 
 
+@pytest.mark.long
 def test_twenty_steps_of_lightning_are_a_small_file(path: Path) -> None:
     """Of each call the file has what differs; the stack, some 25 frames of the trainer, it has once."""
     with pyprof.profile(str(path)):
@@ -293,6 +295,7 @@ def test_the_next_training_of_transformers_ends_the_window_of_one_that_failed(
     assert steps(path.with_name("net.1.sqlite")) == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_a_cell_that_trains_again_with_a_new_callback_keeps_what_the_interrupted_one_recorded(
     path: Path, tmp_path: Path
 ) -> None:
@@ -395,7 +398,7 @@ def test_a_bare_decorator_has_the_default_schedule(tmp_path: Path, monkeypatch: 
     assert steps(tmp_path / "net.sqlite") == [2, 3, 4]
 
 
-def test_steps_of_the_command_line_are_those_of_the_function(path: Path) -> None:
+def test_steps_of_the_command_line_are_those_of_the_function(path: Path, compiler_forks: Forks) -> None:
     """`pyprof run --steps` selects the window; the optimizer, which steps twice in each call, does not count."""
     script = path.with_name("train.py")
     script.write_text(
@@ -404,12 +407,9 @@ def test_steps_of_the_command_line_are_those_of_the_function(path: Path) -> None
         "    for _ in range(2):\n        w.exp().sum().backward()\n        optimizer.step()\n"
         "for _ in range(6):\n    step()\n"
     )
-    words = ["-m", "pyprof", "run", "--quiet", "--steps", "2:4", "-o", str(path), str(script)]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=path.parent, capture_output=True, text=True, timeout=HANG
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the command line selects the recorded window" in done.stderr
+    code, program = compiler_forks.run(path.parent, script, "run", "--steps", "2:4", "-o", str(path))
+    assert code == 0, program.stderr
+    assert "the command line selects the recorded window" in program.stderr
     assert steps(path) == [2, 3]
     assert (pyprof.load(path).ops["type"] == "exp").sum() == 2 * 2 * 2  # steps, times, forward and backward
     assert not path.with_name("other.sqlite").exists()

@@ -227,8 +227,8 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
 
 
 NEVER = (
-    "import time; from pyprof.viewer.tasks import TASKS; "
-    "TASKS._items['rows'] = lambda *a, **k: time.sleep(3600); main()"
+    "import time; from pyprof.viewer.tasks import TASKS; TASKS._items['rows'] = lambda *a, **k: time.sleep(3600); "
+    "main()"
 )
 
 

@@ -19,7 +19,10 @@ from tests.viewer.conftest import Asking, serving
 TABLES = ("summary", "detail", "op_type", "group_node", "kernel", "communication", "stragglers")
 
 
-@pytest.fixture(scope="module", params=PUBLISHED)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.long] * (name != "sglang")) for name in PUBLISHED],
+)
 def imported(request: pytest.FixtureRequest, data: Path) -> session.Profile:
     return session.load(data / "kineto" / PUBLISHED[request.param])
 

@@ -46,7 +46,7 @@ def reap(*_):
 signal.signal(signal.SIGCHLD, reap)
 gc.freeze()
 while True:
-    order, files, _, _ = socket.recv_fds(orders, MOST, 2)
+    order, files, _, _ = socket.recv_fds(orders, int(sys.argv[2]), 2)
     if not order:
         break
     if os.fork():
@@ -68,7 +68,7 @@ while True:
     os.write(1, b"%d\\n" % os.getpid())
     exec(order["code"], {"__name__": "__main__"})
     break
-""".replace("MOST", str(_MOST))
+"""
 
 
 class _Process:
@@ -113,7 +113,7 @@ class Workers:
         self._lock = threading.Lock()
         with theirs:
             self.server = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, str(theirs.fileno())], stdin=subprocess.DEVNULL,
+                [sys.executable, "-c", _SERVER, str(theirs.fileno()), str(_MOST)], stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             )  # fmt: skip
 
