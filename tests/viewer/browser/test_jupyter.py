@@ -6,11 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pyprof import session
 from tests.jupyter import TOKEN, jupyter, write_profile
 from tests.viewer.browser.conftest import Page
 
 
+@pytest.mark.long
 def test_the_tile_shows_the_first_recording(chromium: Any, tmp_path: Path) -> None:
     notebooks = tmp_path / "notebooks"
     notebooks.mkdir()

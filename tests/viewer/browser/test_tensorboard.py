@@ -53,6 +53,7 @@ def tensorboard(logdir: Path) -> Iterator[str]:
         process.communicate()
 
 
+@pytest.mark.long
 def test_the_tab_shows_the_page(chromium: Any, tensorboard: str, logdir: Path) -> None:
     """The database at once, the trace once it is read; each with the figures of its file."""
     tab = chromium.new_page(viewport={"width": 1400, "height": 900})
