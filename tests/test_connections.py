@@ -49,7 +49,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
 }
 COMMANDS = (
     "info FILE", "parse FILE", "prof FILE", "report op_type FILE", "diff FILE FILE", "save -o OUT FILE",
-    "export --format=chrome -o OUT FILE", "export --format=nsys -o OUT FILE",
+    "export --format=chrome -o OUT FILE", "export --format=speedscope -o OUT FILE",
 )  # fmt: skip
 
 

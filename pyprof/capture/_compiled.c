@@ -1121,8 +1121,8 @@ forked(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
-/* Python prints and forgets what a callback of its collector raises. The error of a handler of the program that ran there is raised
- * in the program, as soon as the callback has returned. */
+/* Python prints and forgets what a callback of its collector raises, and what code of weak references raises while it collects. The
+ * error of a handler of the program that ran in our callback is raised in the program, after the collection. */
 static PyObject *late;
 
 static int
@@ -1140,14 +1140,19 @@ static PyObject *
 collected(PyObject *function, PyObject *const *arguments, Py_ssize_t count)
 {
     PyObject *type, *error, *trace, *result = PyObject_Vectorcall(function, arguments, count, NULL);
-    if (result != NULL) return result;
-    PyErr_Fetch(&type, &error, &trace);
-    PyErr_NormalizeException(&type, &error, &trace);
-    if (trace != NULL) PyException_SetTraceback(error, trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
-    if (late == NULL && Py_AddPendingCall(raise_late, NULL) == 0) late = error;
-    else Py_DECREF(error);
+    if (result == NULL) {
+        PyErr_Fetch(&type, &error, &trace);
+        PyErr_NormalizeException(&type, &error, &trace);
+        if (trace != NULL) PyException_SetTraceback(error, trace);
+        Py_XDECREF(type);
+        Py_XDECREF(trace);
+        if (late == NULL) late = error;
+        else Py_DECREF(error);
+    }
+    Py_XDECREF(result);
+    if (late != NULL && count && PyUnicode_CheckExact(arguments[0]) && !PyUnicode_CompareWithASCIIString(arguments[0], "stop") &&
+        Py_AddPendingCall(raise_late, NULL) < 0)
+        Py_CLEAR(late);
     Py_RETURN_NONE;
 }
 
