@@ -71,7 +71,9 @@ HANDLERS = [plain, any_arguments, once, Callee(), Callee().method, functools.par
 @pytest.fixture(autouse=True)
 def _alarm() -> Iterator[None]:
     before = signal.getsignal(signal.SIGALRM)
+    gc.disable()  # a collection comes when a test asks for it: what is raised in it is raised after it
     yield
+    gc.enable()
     signal.signal(signal.SIGALRM, before)
 
 
@@ -205,7 +207,6 @@ def test_in_a_callback_of_the_collector(
             alarm(once)
         return time.time_ns()
 
-    gc.disable()  # else a collection may come while something else is tried
     try:
         begin()
         for module in (interruptions, flight):
@@ -213,6 +214,5 @@ def test_in_a_callback_of_the_collector(
         with pytest.raises(Late):
             gc.collect()
     finally:
-        gc.enable()
         monkeypatch.undo()
         pyprof.shutdown()
