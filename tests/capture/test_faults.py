@@ -142,13 +142,11 @@ def test_an_internal_error_is_reported_once_and_counted_each_time(
     assert list(lost.values()) == [2]
 
 
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
-)
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in (3, 10))])
 def test_a_fault_anywhere_leaves_the_program_alone(
     part: int, plain: tuple[str, dict[str, int]], compiler_forks: Forks, tmp_path: Path
 ) -> None:
-    """At the first call of every 64th function; the long form has all of them, and of every sixteenth its last call."""
+    """At the first call of every 64th function; the long form has three of sixteen, and of one its last call."""
     output, seen = plain
     assert len(seen) > 200
     wrong = []

@@ -13,7 +13,6 @@ from pyprof import session
 from pyprof.metrics import METRICS
 from tests import cli
 from tests.reports.test_oracle import plain
-from tests.reports.test_same_numbers import PUBLISHED
 from tests.viewer.conftest import Asking, serving
 
 TABLES = ("summary", "detail", "op_type", "group_node", "kernel", "communication", "stragglers")
@@ -21,10 +20,13 @@ TABLES = ("summary", "detail", "op_type", "group_node", "kernel", "communication
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.long] * (name != "sglang")) for name in PUBLISHED],
+    params=[
+        "mi300_sglang_decode",
+        pytest.param("mi300_vllm_prefilldecode_piecewise", marks=pytest.mark.long),
+    ],
 )
 def imported(request: pytest.FixtureRequest, data: Path) -> session.Profile:
-    return session.load(data / "kineto" / PUBLISHED[request.param])
+    return session.load(data / "kineto" / request.param)
 
 
 @pytest.fixture(scope="module")
