@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from functools import cache
 
 import numpy as np
@@ -102,6 +103,8 @@ def test_the_order_of_rows_numbers_of_streams_and_the_zero_of_the_clock_change_n
     for table in (mine, theirs):
         for row in table["iteration"]:
             del row["stream"]
+        for row in table["expert_systems"]:  # a finding names a stream by its number
+            row["problem"] = re.sub(r"stream \d", "stream", str(row["problem"]))
     assert theirs == mine
 
 
