@@ -136,12 +136,10 @@ FILES = {
 REAL = {
     "transformer_lm": ("nvprof", "nvprof/transformer_lm/net.sql"),
     "cifar": ("nsys", "nsys/cifar_rtx2070_pyprof_markers.sqlite"),
-    "h100": ("nsys", "nsys/h100_2gpu_1s.sqlite"),
 }
 
 
-# The largest takes as long as all others together.
-@pytest.fixture(params=[*FILES, *(pytest.param(r, marks=[pytest.mark.long] * (r == "h100")) for r in REAL)])
+@pytest.fixture(params=[*FILES, *REAL])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     """Format and file."""
     if request.param in FILES:
