@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -269,47 +268,21 @@ def test_the_slow_training_is_slow_for_the_reasons_that_the_fast_one_lacks(tmp_p
 
 
 def run_ddp(way: str, folder: Path, forks: Forks) -> None:
-    """Both ranks of examples/ddp.py: started by itself or by torchrun, recorded by a variable or by `pyprof run`."""
+    """Both ranks of examples/ddp.py: started by itself under `pyprof run`, or by torchrun with a variable."""
     script, words = ROOT / "examples" / "ddp.py", ("run", "-o", "net.sqlite")
-    if way == "as torchrun":  # its variables, without its seconds
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            given = {
-                "MASTER_PORT": str(probe.getsockname()[1]),
-                "MASTER_ADDR": "127.0.0.1",
-                "WORLD_SIZE": "2",
-            }
-        ranks = [
-            forks.start(folder, script, *words, RANK=rank, LOCAL_RANK=rank, CUDA_VISIBLE_DEVICES="", **given)
-            for rank in ("0", "1")
-        ]
-        assert [rank.wait() for rank in ranks] == [0, 0], [rank.stderr for rank in ranks]
-        said = ranks[0].stdout
-    elif way == "itself":
+    if way == "itself":
         code, program = forks.run(folder, script, *words, CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(ROOT))
         assert code == 0, program.stderr
         said = program.stdout
     else:
         launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-        started: tuple[str | Path, ...] = launcher if "torchrun" in way else ()
-        recorded = () if "variable" in way else ("-m", "pyprof", *words)
-        variables = {"PYPROF_OUTPUT": "net.sqlite"} if "variable" in way else {}
-        run = python(*started, *recorded, script, cwd=folder, **variables)
+        run = python(*launcher, script, cwd=folder, PYPROF_OUTPUT="net.sqlite")
         assert run.returncode == 0, run.stderr
         said = run.stdout
     assert said.startswith("ddp on cpu: loss ")
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "itself",
-        pytest.param("itself, variable", marks=pytest.mark.long),
-        pytest.param("as torchrun", marks=pytest.mark.long),
-        pytest.param("torchrun", marks=pytest.mark.long),
-        pytest.param("torchrun, variable", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("way", ["itself", "torchrun, variable"])
 @pytest.mark.long
 def test_ddp_has_a_whole_recording_of_each_rank(way, tmp_path, forks):
     run_ddp(way, tmp_path, forks)
