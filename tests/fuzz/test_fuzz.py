@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.build import PARTS
-from tests.fuzz.commands import CHEAP
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.verdicts import FAULTS, Fuzzer, judge, of_answer
 
@@ -50,9 +49,8 @@ def test_changed_files(part: int, fuzzer: Fuzzer) -> None:
             if one.verdict in FAULTS:
                 faults.append(f"{format_} {seed} {one.command} {one.verdict}: {one.why}")
     assert not faults, "\n".join(faults)
-    # Else nothing was tested: the commands drawn most often have read files (all read an intact seed at the start).
-    assert {(command, "ok") for command in CHEAP} <= seen
-    assert "sentence" in {verdict for _, verdict in seen}
+    # Else nothing was tested: commands have read files, and refused others.
+    assert {"ok", "sentence"} <= {verdict for _, verdict in seen}
 
 
 def test_what_is_a_fault() -> None:
