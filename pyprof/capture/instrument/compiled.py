@@ -45,10 +45,10 @@ _exchange = look_up("torch.Tensor.__dlpack_c_exchange_api__", "")
 
 
 def collector_callback(function: Function) -> Function:
-    """Return a function for `gc.callbacks`, which Python prints the errors of: a handler's is raised after it.
-
-    Only if the compiled path is there."""
-    return function if _module is None else _module.collector_callback(function)
+    """Wrap a function for `gc.callbacks`, whose errors Python prints and forgets: a handler's is raised after the
+    collection. Without the compiled path, or with one that was built before, return the function itself."""
+    wrap = getattr(_module, "collector_callback", None)
+    return function if wrap is None else wrap(function)
 
 
 def watch(of: Recorder, threads: Any) -> Any:
