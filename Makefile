@@ -37,8 +37,8 @@ docs: $(STAMP)
 
 # While editing: no browser, no torch, no other process.
 quick: lint
-	$(BIN)/python -m pytest -q pyprof --ignore pyprof/capture tests/test_intervals.py tests/test_marker.py \
-	  tests/test_metrics.py tests/test_docs.py tests/db/test_partition.py tests/parse/test_join.py tests/prof/test_costs.py
+	$(BIN)/python -m pytest -q pyprof --ignore pyprof/capture tests/core/test_intervals.py tests/core/test_marker.py \
+	  tests/test_metrics.py tests/test_docs.py tests/db/test_partition.py tests/parse/test_join.py tests/costs/test_costs.py
 
 # Where npm cannot be reached the tests in a browser are skipped, and say so.
 test: lint
@@ -69,8 +69,8 @@ test-3.13: $(STAMP)
 	  --ignore tests/capture/test_faults.py --ignore tests/capture/test_demand.py --ignore tests/capture/test_crash.py \
 	  --ignore tests/capture/test_windows_cli.py tests/test_api.py tests/test_estimate.py \
 	  --deselect tests/test_api.py::test_a_type_checker_knows_every_public_name \
-	  tests/test_examples.py tests/test_replay.py tests/parse/test_kineto_torch.py tests/prof/test_costs_torch.py \
-	  tests/prof/test_costs_binding.py tests/prof/test_costs_walk.py
+	  tests/test_examples.py tests/prof/test_replay.py tests/parse/test_kineto_torch.py tests/costs/test_costs_torch.py \
+	  tests/costs/test_costs_binding.py tests/costs/test_costs_walk.py
 
 # A table of versions; every torch is downloaded, 4 GB each, and removed again.
 matrix: $(STAMP)
@@ -94,7 +94,7 @@ bench: $(STAMP)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf site .venv .venv313 .venv-programs frontend/node_modules pyprof/viewer/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
+	rm -rf site .venv .venv313 .venv-programs frontend/node_modules pyprof/server/static build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis net.sqlite net.dict net.txt net_dldb.sqlite
 
 # A torch that PYTHON or .venv can import is used as it is: another build would not fit this machine's driver, and
 # is gigabytes. PYTHON's reaches .venv through a .pth file, which works for a system Python, conda and another venv.

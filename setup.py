@@ -25,7 +25,7 @@ VERSION = re.search(
 # Debug information would name the folder in which the wheel is built: the same source gives the same bytes.
 FLAGS = [] if os.name == "nt" else ["-g0"]
 VIEWER = ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"]
-NOTICES = "pyprof/viewer/static/third-party.txt"
+NOTICES = "pyprof/server/static/third-party.txt"
 
 
 def description() -> str:
@@ -62,7 +62,7 @@ setup(
         )
         for _ in range(not sysconfig.get_config_var("Py_GIL_DISABLED"))
     ],
-    package_data={"pyprof": ["py.typed", "**/*.sql", "viewer/static/**/*", "viewer/demo/*.gz"]},
+    package_data={"pyprof": ["py.typed", "**/*.sql", "server/static/**/*", "server/demo/*.gz"]},
     install_requires=[
         "adbc-driver-sqlite>=1.2",
         "cxxfilt>=0.3",
@@ -70,7 +70,7 @@ setup(
         "numpy>=1.26",
         "nvtx>=0.2.12",
         "pandas>=2.2",
-        "pyarrow>=15.0",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/frame.py
+        "pyarrow>=15.0",  # from 26 on with numpy 2 alone, which it does not declare: see pyprof/core/frame.py
         "rich>=13",
     ],
     extras_require={

@@ -42,7 +42,7 @@ def make(recording: Path, database: Path) -> None:
     from pyprof.dlprof.options import OF_DLPROF
     from pyprof.facts.build import build, of_trace
     from pyprof.parse import loader
-    from pyprof.session import load
+    from pyprof.profiles import load
 
     begin = cpu()
     build(of_trace(loader.load(recording)), str(database))
@@ -56,8 +56,8 @@ def make(recording: Path, database: Path) -> None:
 def views(recording: Path, database: Path) -> None:
     """Make the other reports, which look at events, not at statistics."""
     from pyprof.dlprof.options import OF_DLPROF
+    from pyprof.profiles import load
     from pyprof.reports import every
-    from pyprof.session import load
 
     begin = cpu()
     source = (prof := load(database)).source()
@@ -71,7 +71,7 @@ def views(recording: Path, database: Path) -> None:
 
 def again(recording: Path, database: Path) -> None:
     """Cut by another operator, and aggregate half of the iterations."""
-    from pyprof.session import load
+    from pyprof.profiles import load
 
     begin = cpu()
     prof = load(database)
@@ -82,7 +82,7 @@ def again(recording: Path, database: Path) -> None:
 
 def range_(recording: Path, database: Path) -> None:
     """Other iterations of the same cut."""
-    from pyprof.session import load
+    from pyprof.profiles import load
 
     begin = cpu()
     prof = load(database)
@@ -108,8 +108,8 @@ def child(step: str, recording: Path, database: Path) -> tuple[float, float]:
 def questions(database: Path) -> dict[str, tuple[float, Callable[[], object]]]:
     """What a page asks: the aim in ms, and the question."""
     from pyprof import metrics
-    from pyprof.facts.aggregation import aggregations
-    from pyprof.facts.source import Source
+    from pyprof.facts.steps.aggregation import aggregations
+    from pyprof.facts.steps.source import Source
     from pyprof.reports import find
     from pyprof.store.files import Store
 

@@ -138,7 +138,7 @@ def measure_rows(path: Path) -> Clock:
 
 
 def measure_text(path: Path) -> Clock:
-    from pyprof import netdict
+    from pyprof.core import netdict
     from pyprof.parse import loader
     from pyprof.parse.rows import rows
 
@@ -168,8 +168,8 @@ def measure_parse(path: Path) -> Clock:
 
 
 def measure_columns(path: Path) -> Clock:
-    from pyprof import session
-    from pyprof.prof.columns import COLUMNS, View
+    from pyprof import profiles as session
+    from pyprof.costs.columns import COLUMNS, View
 
     _load_all()
     clock = Clock()
@@ -183,9 +183,9 @@ def _load_all() -> None:
     """Import what the code under test imports when it is first used."""
     import pyarrow.compute  # noqa: F401
 
-    import pyprof.prof.columns  # noqa: F401
+    import pyprof.costs.columns  # noqa: F401
+    from pyprof.core.registry import load_folder
     from pyprof.parse import formats
-    from pyprof.registry import load_folder
 
     load_folder(formats.__name__)
     with contextlib.suppress(ImportError):

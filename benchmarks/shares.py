@@ -24,11 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pyprof.model import BASES  # noqa: E402
-from pyprof.prof import coverage  # noqa: E402
-from pyprof.prof.columns import View  # noqa: E402
-from pyprof.prof.unknown_costs import Gap, gaps  # noqa: E402
-from pyprof.session import load  # noqa: E402
+from pyprof.core.model import BASES  # noqa: E402
+from pyprof.costs import coverage  # noqa: E402
+from pyprof.costs.columns import View  # noqa: E402
+from pyprof.costs.unknown_costs import Gap, gaps  # noqa: E402
+from pyprof.profiles import load  # noqa: E402
 
 HEAD = f"| recording | rows | ms | FLOPs: {', '.join(BASES)} | bytes: the same | gemm | conv | attention |"
 MOST = 0.05  # of the time by the default rule

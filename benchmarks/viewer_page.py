@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the viewer's page costs in a browser: until it is painted, and from a click or a key until the frame that shows
-what it asked for. Part of viewer.py.
+what it asked for. Part of server.py.
 
 Times are taken in the page: a loop of animation frames looks whether the table has changed and waits for nothing any
 more, and the clock is read in the task behind that frame, when it has been handed to the compositor. So a frame of 16.7

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import sbom
 
 FRONTEND = Path(__file__).resolve().parent
-STATIC = FRONTEND.parent / "pyprof" / "viewer" / "static"
+STATIC = FRONTEND.parent / "pyprof" / "server" / "static"
 STAMP = STATIC / "sources.txt"  # what the page was built from
 _INSTALL = ["ci", "--ignore-scripts"]  # packages run nothing when they are installed
 PACKAGES = FRONTEND / "node_modules" / ".package-lock.json"  # npm writes it last
@@ -162,7 +162,7 @@ def page() -> bool:
 def _build_page(required: bool = False) -> None:
     """Build the page, or go on without it if it is not `required`."""
     # What an earlier build of this tree left there would be in the wheel, too.
-    shutil.rmtree(FRONTEND.parent / "build" / "lib" / "pyprof" / "viewer" / "static", ignore_errors=True)
+    shutil.rmtree(FRONTEND.parent / "build" / "lib" / "pyprof" / "server" / "static", ignore_errors=True)
     try:
         page()
     except PageError as error:

@@ -8,7 +8,7 @@ export default defineConfig({
   plugins: [svelte()],
   publicDir: false,
   build: {
-    outDir: join(process.env.PYPROF_STATIC ?? "../pyprof/viewer/static", "report"),
+    outDir: join(process.env.PYPROF_STATIC ?? "../pyprof/server/static", "report"),
     emptyOutDir: true,
     target: "es2022",
     modulePreload: false,

@@ -43,7 +43,7 @@ export default defineConfig({
   base: "./",
   plugins: [svelte(), notices()],
   build: {
-    outDir: process.env.PYPROF_STATIC ?? "../pyprof/viewer/static",
+    outDir: process.env.PYPROF_STATIC ?? "../pyprof/server/static",
     emptyOutDir: true,
     target: "es2022",
     modulePreload: { polyfill: false },

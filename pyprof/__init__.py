@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyprof.registry import load_module
+from pyprof.core.registry import load_module
 
 if TYPE_CHECKING:  # for editors and type checkers: the same names as in _HOME, which a test compares
     from pyprof import fleet as fleet
@@ -25,14 +25,14 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names as in _HOME, 
     from pyprof.capture.instrument.user_ranges import annotate as annotate
     from pyprof.capture.loops import profiled as profiled
     from pyprof.capture.schedule import profile as profile
-    from pyprof.errors import PyProfError as PyProfError
-    from pyprof.estimation import estimate as estimate
-    from pyprof.model import Cost as Cost
-    from pyprof.model import Tensor as Tensor
-    from pyprof.prof.custom import cost as cost
-    from pyprof.session import Profile as Profile
-    from pyprof.session import load as load
-    from pyprof.session import runs as runs
+    from pyprof.core.errors import PyProfError as PyProfError
+    from pyprof.core.model import Cost as Cost
+    from pyprof.core.model import Tensor as Tensor
+    from pyprof.costs.custom import cost as cost
+    from pyprof.estimation.calls import estimate as estimate
+    from pyprof.profiles import Profile as Profile
+    from pyprof.profiles import load as load
+    from pyprof.profiles import runs as runs
 
 __version__ = "4.0.0"
 
@@ -49,14 +49,14 @@ _HOME = {
     "annotate": "pyprof.capture.instrument.user_ranges",
     "wrap": "pyprof.capture.instrument.patch",
     "available": "pyprof.capture.collectors.layer",
-    "load": "pyprof.session",
-    "runs": "pyprof.session",
-    "Profile": "pyprof.session",
-    "estimate": "pyprof.estimation",
-    "cost": "pyprof.prof.custom",
-    "Cost": "pyprof.model",
-    "Tensor": "pyprof.model",
-    "PyProfError": "pyprof.errors",
+    "load": "pyprof.profiles",
+    "runs": "pyprof.profiles",
+    "Profile": "pyprof.profiles",
+    "estimate": "pyprof.estimation.calls",
+    "cost": "pyprof.costs.custom",
+    "Cost": "pyprof.core.model",
+    "Tensor": "pyprof.core.model",
+    "PyProfError": "pyprof.core.errors",
     "fleet": "pyprof.fleet",
     "nvtx": "pyprof.nvtx",  # the original's pyprof.nvtx.init and pyprof.nvtx.wrap
 }
@@ -75,7 +75,7 @@ if not TYPE_CHECKING:  # a checker that sees __getattr__ accepts any misspelled 
 
 def _proceed() -> None:
     """Start a recording requested by the environment, which could not begin while PyProf itself was being imported."""
-    autostart = sys.modules.get("pyprof.autostart")
+    autostart = sys.modules.get("pyprof.capture.autostart")
     if autostart is not None:
         autostart.proceed()
 

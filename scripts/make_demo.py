@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate the recording that `pyprof view --demo` shows. No program ran: every time in it is computed.
 
-    python scripts/make_demo.py [FILE]        default: pyprof/viewer/demo/generated_demo.pt.trace.json.gz
+    python scripts/make_demo.py [FILE]        default: pyprof/server/demo/generated_demo.pt.trace.json.gz
 
 It is a trace as torch.profiler writes one of the training of a small language model on an A100: six steps, a data
 loader without workers, attention in bfloat16 on tensor cores and a feed-forward part that was left in float32, a
@@ -21,7 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).resolve().parent.parent / "pyprof/viewer/demo/generated_demo.pt.trace.json.gz"
+TARGET = Path(__file__).resolve().parent.parent / "pyprof/server/demo/generated_demo.pt.trace.json.gz"
 STEPS, FIRST = 6, 10
 BATCH, LENGTH, WIDTH, HEADS, LAYERS, VOCABULARY = 8, 512, 1024, 16, 2, 8192
 TOKENS = BATCH * LENGTH

@@ -67,7 +67,7 @@ def check_files(sdist: Path, wheel: Path) -> None:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-    page = "pyprof/viewer/static/index.html"
+    page = "pyprof/server/static/index.html"
     for needed in (page, "LICENSE", "CHANGELOG.md", "SECURITY.md", "tests/conftest.py", "constraints.txt"):
         if needed not in inside:
             raise CheckError(f"{sdist.name}: lacks {needed}")
@@ -85,7 +85,7 @@ def check_installed(package: Path, folder: Path) -> None:
     python = place / "bin" / "python"
     run(*UV, "venv", "-q", "--no-project", "-p", sys.executable, place)
     run(*UV, "pip", "install", "-q", "-p", python, f"{package}[viewer]", **without_node())
-    demo = run(python, "-c", "from pyprof.viewer.demo import RECORDING; print(RECORDING)").strip()
+    demo = run(python, "-c", "from pyprof.server.demo import RECORDING; print(RECORDING)").strip()
     for words, part in COMMANDS:
         said = run(place / "bin" / "torch-pyprof", *(demo if word == "DEMO" else word for word in words))
         if part not in said:

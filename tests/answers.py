@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.reports import every
 from tests.build import LONG
 

@@ -39,12 +39,12 @@ from typing import Any
 
 from hypothesis import settings
 
-from pyprof import netdict
-from pyprof.marker import CallMarker, decode, encode, encode_classic, is_backward
-from pyprof.model import Arg, Call, Tensor
+from pyprof.core import netdict
+from pyprof.core.marker import CallMarker, decode, encode, encode_classic, is_backward
+from pyprof.core.model import Arg, Call, Tensor
+from pyprof.costs.columns import COLUMNS, View
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.table import lines, select
 
 LONG = os.environ.get("PYPROF_LONG", "") not in ("", "0")

@@ -121,7 +121,7 @@ def recorded(data: Path) -> Callable[[str], Any]:
     """Open a recording of others: read once by the code as it is, from then on a database.
 
     Only for tests of what stands on a recording: those of reading it call `load`."""
-    from pyprof import session
+    from pyprof import profiles as session
 
     @cache
     def opened(name: str) -> Any:

@@ -39,7 +39,7 @@ def _code() -> str:
 
 def of(recording: Path) -> Path:
     """Return the database of a recording, made first if it isn't there. Processes wait for the one that makes it."""
-    from pyprof import session
+    from pyprof import profiles as session
 
     FOLDER.mkdir(mode=0o700, exist_ok=True)
     path = FOLDER / _code() / f"{_digest(_files(recording, '*'))}_{recording.name.split('.')[0]}_dldb.sqlite"

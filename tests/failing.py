@@ -19,9 +19,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from pyprof import atomic_file
 from pyprof.commands.main import main
-from pyprof.frame import run_command
+from pyprof.core import atomic_file
+from pyprof.core.frame import run_command
 from tests.build import recording, write_capture
 from tests.parse.test_invariance import OPERATORS, TRAINING
 

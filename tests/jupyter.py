@@ -17,9 +17,9 @@ import httpx
 import psutil
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.build import write_capture
-from tests.viewer.conftest import steps
+from tests.server.conftest import steps
 from tests.waiting import HANG, until
 
 TOKEN = "j" * 40

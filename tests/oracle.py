@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from pyprof.marker import CallMarker, decode
-from pyprof.model import Call, Tensor
-from pyprof.prof.params import dtype, params
-from pyprof.symbols import demangle, short_name
+from pyprof.core.marker import CallMarker, decode
+from pyprof.core.model import Call, Tensor
+from pyprof.core.symbols import demangle, short_name
+from pyprof.costs.params import dtype, params
 from tests.build import PUSH_POP, START_END, Kernel, Launch, Range, Recording
 
 PARTS = ("tc", "kernel", "memory", "dataloader", "io", "cpu", "other")

@@ -108,8 +108,8 @@ def test_an_error_is_an_error(action, tmp_path, code):
 
 def test_the_words_are_those_of_the_command(action, tmp_path):
     """The parser takes what the stub got."""
-    from pyprof.arguments import Parser
     from pyprof.commands import diff
+    from pyprof.core.arguments import Parser
 
     inputs = {"base": "a", "new": "b", "fail-on": "busy>1%", "options": "--strict"}
     _, words = compare(action, tmp_path, 0, **inputs, junit="j.xml")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.marker import caller
+from pyprof.core.marker import caller
 from tests import cli
 
 HF = "/env/lib/python3.11/site-packages/transformers/pytorch_utils.py:119"

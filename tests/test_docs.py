@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.costs.columns import COLUMNS
 from pyprof.metrics import FIGURES, METRICS
-from pyprof.prof.columns import COLUMNS
 from pyprof.reference import pages
 from pyprof.reference.__main__ import main as reference
 from pyprof.reports import every

@@ -22,8 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import pyprof
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.commands.main import main
-from pyprof.errors import CaptureError, UsageError
-from pyprof.prof import custom
+from pyprof.core.errors import CaptureError, UsageError
+from pyprof.costs import custom
 from tests import cli
 
 ROOT = Path(__file__).resolve().parent.parent

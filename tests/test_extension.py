@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.marker import encode
-from pyprof.model import Arg, Call, Tensor
+from pyprof.core.marker import encode
+from pyprof.core.model import Arg, Call, Tensor
 from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,7 +70,7 @@ def test_a_rule_in_the_report_and_on_the_reference_page(run):
 
 def test_a_report_and_a_link_on_the_page(run):
     code = (
-        "from pyprof.viewer.report_pages import reports; one = {r.name: r for r in reports()}['longest'];"
+        "from pyprof.views.report_pages import reports; one = {r.name: r for r in reports()}['longest'];"
         "print(one.title, one.view.category, one.view.sort)"
     )
     assert run("-c", code).stdout == "Longest Kernels Kernels -longest_ns\n"

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof import session
-from pyprof.errors import UsageError
+from pyprof import profiles as session
+from pyprof.core.errors import UsageError
 from pyprof.gate import outputs, verdict
 from pyprof.gate.conditions import Condition, parse
 from pyprof.gate.significance import ALPHA, block_length, differences, enough

@@ -18,11 +18,11 @@ import pandas as pd
 import pytest
 
 import pyprof
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.capture.collectors.cupti import records
 from pyprof.capture.collectors.cupti.decode import Buffer, Names, decode
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SYNC
-from pyprof.prof import kernels as kernel_names
+from pyprof.costs import kernels as kernel_names
 from tests.build import scratch
 
 FOLDER = Path(__file__).parent / "traces/gpu"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.arguments import Parser, add_table_options
 from pyprof.commands import COMMANDS
+from pyprof.core.arguments import Parser, add_table_options
 from tests import build
 
 TRAINING = f"""
@@ -27,15 +27,14 @@ TRAINING = f"""
             > 50 relu_kernel
 """
 ROOT = Path(__file__).resolve().parent.parent
-CORE = {
-    "api_names", "arguments", "arrow", "atomic_file", "errors", "frame", "inputs", "intervals", "mailbox", "marker",
-    "model", "netdict", "occupancy", "registry", "scratch", "serving", "sqlite_file", "stages", "symbols", "terminal",
-    "units",
-}  # fmt: skip
+CORE = {"core"}
+STEPS = CORE | {"store", "metrics", "parse", "costs", "facts.device", "facts.host"}
 # A folder may import itself and what stands here: folders with all inside them, modules below pyprof/.
 STANDS_ON = {
+    "core": set(),
     "parse": CORE | {"parse"},
-    "prof": CORE | {"prof"},
+    "costs": CORE | {"costs"},
+    "prof": CORE | {"costs"},
     "capture.core": CORE | {"capture"},
     "capture.instrument": CORE | {"capture", "capture.core"},
     "capture.process": CORE | {"capture", "capture.core", "capture.instrument"},
@@ -44,13 +43,17 @@ STANDS_ON = {
     "capture.output": CORE | {"capture.core", "capture.instrument", "capture.collectors"},
     "capture.extras": CORE | {"capture", "capture.core", "capture.instrument", "capture.output"},
     "capture": CORE | {"capture"},
-    "autostart": {"capture"},
     "nvtx": {"capture"},  # the original's spelling of init and wrap
     "metrics": CORE,
     "store": CORE,
-    "store.write": CORE | {"store", "parse", "prof"},
-    "facts": CORE | {"store", "metrics", "parse", "prof"},
-    "rules": CORE | {"store", "facts", "metrics", "prof"},
+    "store.write": CORE | {"store", "parse", "costs"},
+    "facts.device": CORE | {"store", "costs", "parse"},
+    "facts.host": CORE | {"store", "parse", "facts.device"},
+    "facts.steps": STEPS,
+    "facts.ranks": STEPS | {"facts.steps"},
+    "facts.path": STEPS | {"facts.steps", "facts.ranks"},
+    "facts": STEPS | {"facts.steps", "facts.ranks"},
+    "rules": CORE | {"store", "facts", "metrics", "costs"},
     "reports": CORE | {"store", "facts", "metrics", "rules"},
     "render": CORE | {"facts", "reports"},
     "export": CORE | {"store", "facts", "parse"},
@@ -58,36 +61,32 @@ STANDS_ON = {
     "overview": CORE | {"store", "facts", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "facts", "reports"},
     "query": CORE | {"store", "reports", "parse.reader_process"},
-    "session": CORE | {
-        "parse", "prof", "store", "facts", "reports", "rules", "export", "timeline", "query", "overview",
-        "viewer",
-        "integrations.notebook_frame", "integrations.notebook_progress",
+    "views": CORE | {"costs", "store", "facts", "metrics", "reports", "rules", "render", "timeline"},
+    "profiles": CORE | {
+        "parse", "prof", "costs", "store", "facts", "reports", "rules", "export", "timeline", "query", "overview",
+        "views", "server.one_file", "integrations.notebook_frame", "integrations.notebook_progress",
     },
-    "fleet": CORE | {"__init__", "parse", "store", "facts", "reports", "session", "timeline"},
+    "fleet": CORE | {"__init__", "parse", "store", "facts", "reports", "profiles", "timeline"},
     "gate": CORE | {"__init__", "facts", "reports"},
-    "replayable": CORE | {"store", "facts"},
-    "info": CORE | {"parse"},
-    "estimation": CORE | {"prof", "capture"},
-    "module_totals": CORE | {"prof", "capture", "estimation"},
+    "estimation": CORE | {"costs", "capture"},
     "integrations": CORE | {
-        "__init__", "capture", "parse", "session", "query", "overview", "reports", "rules", "timeline", "viewer",
-        "facts", "gate",
+        "__init__", "capture", "parse", "profiles", "query", "overview", "reports", "rules", "timeline", "views",
+        "server", "facts", "gate",
     },
     "dlprof": CORE | {
-        "parse", "store", "facts", "metrics", "reports", "rules", "render", "session", "overview", "commands",
+        "parse", "store", "facts", "metrics", "reports", "rules", "render", "profiles", "overview", "commands",
     },
-    "viewer": CORE | {
-        "parse", "prof", "store", "facts", "metrics", "reports", "rules", "render", "export", "session",
-        "timeline",
+    "server": CORE | {
+        "parse", "store", "facts", "metrics", "reports", "rules", "render", "export", "profiles", "timeline", "views",
     },
-    "top": CORE | {"store", "facts", "metrics", "overview", "reports", "rules", "viewer"},
+    "top": CORE | {"store", "facts", "metrics", "overview", "reports", "rules", "views", "server.tasks"},
     "commands": CORE | {
-        "autostart", "capture", "store", "facts", "export", "fleet", "gate", "info", "integrations", "overview",
-        "parse", "prof", "query", "render", "replayable", "reports", "session", "module_totals", "top", "viewer",
+        "capture", "store", "facts", "export", "fleet", "gate", "integrations", "overview", "parse", "prof", "costs",
+        "query", "render", "reports", "profiles", "estimation", "top", "server",
     },
-    "reference": CORE | {"__init__", "prof", "facts", "metrics", "query", "reports", "rules"},
+    "reference": CORE | {"__init__", "prof", "costs", "facts", "metrics", "query", "reports", "rules"},
     "__init__": CORE | {
-        "capture", "fleet", "nvtx", "session", "prof", "estimation", "autostart", "integrations.notebook",
+        "capture", "fleet", "nvtx", "profiles", "costs", "estimation", "integrations.notebook",
     },
     "__main__": {"commands"},
 }  # fmt: skip
@@ -142,18 +141,18 @@ def sources() -> Iterator[tuple[str, str, str]]:
 
 
 def folder(name: str) -> str:
-    """The most specific row of STANDS_ON, or of CORE, that a file is under."""
+    """The most specific row of STANDS_ON that a file is under."""
     parts = name.removesuffix(".py").split("/")
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
     dotted = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    return next((one for one in dotted if one in STANDS_ON or one in CORE), parts[0])
+    return next((one for one in dotted if one in STANDS_ON), parts[0])
 
 
 def wrong_imports(name: str, package: str, source: str) -> list[str]:
     """What a module imports that its folder does not stand on."""
     here, wrong = folder(name), []
-    allowed = CORE if here in CORE else STANDS_ON.get(here, set())
+    allowed = STANDS_ON[here]
     # The root of capture stands on its folders, which may import of it only `capture/__init__.py`.
     whole = tuple(
         f"{one}." for one in allowed if one != "capture" or here.split(".")[0] != "capture" or here == one
@@ -176,9 +175,7 @@ def wrong_imports(name: str, package: str, source: str) -> list[str]:
 def test_imports_point_one_way() -> None:
     wrong = []
     for name, package, source in sources():
-        assert folder(name) in CORE | STANDS_ON.keys(), (
-            f"{name}: a new layer, say in STANDS_ON what it stands on"
-        )
+        assert folder(name) in STANDS_ON, f"{name}: a new layer, say in STANDS_ON what it stands on"
         wrong += wrong_imports(name, package, source)
     assert not wrong
 
@@ -207,15 +204,15 @@ def test_no_module_imports_itself_through_others() -> None:
     ("name", "source"),
     [
         ("parse/join.py", "from pyprof.prof import cost"),
-        ("parse/join.py", "def late():\n    from pyprof.prof.cost import lookup"),
-        ("prof/columns.py", "import pyprof.parse"),
-        ("prof/columns.py", "from ..parse import parse"),
-        ("prof/columns.py", "def rows():\n    import pyprof.session"),
-        ("prof/prof.py", "import pyprof.session"),
-        ("prof/cost.py", "import torch"),
-        ("prof/cost.py", "from torch.nn import functional"),
-        ("model.py", "from pyprof import session"),
-        ("session.py", "from pyprof.commands.main import main"),
+        ("parse/join.py", "def late():\n    from pyprof.costs.cost import lookup"),
+        ("costs/columns.py", "import pyprof.parse"),
+        ("costs/columns.py", "from ..parse import parse"),
+        ("costs/columns.py", "def rows():\n    import pyprof.profiles"),
+        ("prof/prof.py", "import pyprof.profiles"),
+        ("costs/cost.py", "import torch"),
+        ("costs/cost.py", "from torch.nn import functional"),
+        ("core/model.py", "from pyprof import profiles"),
+        ("profiles.py", "from pyprof.commands.main import main"),
         ("parse/join.py", "import_module('pyprof.capture.controller')"),
         ("store/files.py", "from pyprof.facts import window"),
         ("store/blocks.py", "from pyprof.store.write import facts"),
@@ -240,7 +237,9 @@ def test_import_of_the_package_is_light():
     assert not loaded_by("import pyprof") & heavy
 
 
-@pytest.mark.parametrize("module", ["commands.parse", "commands.prof", "session", "info", "commands.main"])
+@pytest.mark.parametrize(
+    "module", ["commands.parse", "commands.prof", "profiles", "parse.info", "commands.main"]
+)
 def test_offline_parts_never_load_torch(module):
     assert "torch" not in loaded_by(f"import pyprof.{module}")
 
@@ -257,8 +256,8 @@ def test_help_loads_nothing_heavy(words):
 
 def test_what_help_lists_without_importing_it_is_what_is_registered():
     from pyprof.commands import export, prof, report
+    from pyprof.costs.columns import COLUMNS
     from pyprof.export import formats
-    from pyprof.prof.columns import COLUMNS
     from pyprof.render.writers import FORMATS
     from pyprof.reports import every
     from pyprof.reports.diff import BY

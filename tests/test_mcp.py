@@ -17,8 +17,8 @@ import pytest
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from pyprof import session
-from pyprof.errors import UsageError
+from pyprof import profiles as session
+from pyprof.core.errors import UsageError
 from pyprof.integrations import mcp_server
 from tests import build, cli, kineto
 from tests.conftest import ROOT

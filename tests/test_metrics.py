@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyprof.core.occupancy import of_capability
 from pyprof.metrics import METRICS, PARTS, Device, Window, Worker, share, value
-from pyprof.occupancy import of_capability
 
 PART = dict(zip(PARTS, (100, 50, 30, 20, 10, 150, 40)))  # 400 ns
 SUMS = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import atomic_file
 from pyprof.commands.main import main
-from pyprof.errors import CaptureError
+from pyprof.core import atomic_file
+from pyprof.core.errors import CaptureError
 from tests import build
 from tests.build import recording
 

@@ -21,7 +21,7 @@ import pytest
 from pyprof.commands import COMMANDS
 from tests import kineto
 from tests.conftest import ROOT
-from tests.viewer import planted_ranks
+from tests.server import planted_ranks
 from tests.waiting import HANG
 
 NOBODY = 65534

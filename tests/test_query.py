@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.commands import query
-from pyprof.errors import PyProfError, UsageError
+from pyprof.core.errors import PyProfError, UsageError
 from pyprof.query.engine import Bounds, Queries
 from pyprof.query.process import Query, QueryProcess
 from pyprof.query.views import VIEWS

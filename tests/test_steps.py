@@ -11,7 +11,7 @@ import pytest
 import pyprof
 from pyprof.overview import lines
 from pyprof.overview.figures import figures
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from tests import kineto
 from tests.kineto import Event
 

@@ -17,7 +17,7 @@ BANNED = {
     "met", "sound", "worded", "poured", "framed", "stacked", "hung", "here", "some", "others",
 }  # fmt: skip
 # `some` is an argument of torch.svd.
-ALLOWED = {("prof/ops/spectral.py", "svd")}
+ALLOWED = {("costs/ops/spectral.py", "svd")}
 
 
 @cache
@@ -82,7 +82,7 @@ def test_docstrings_begin_with_an_imperative_or_a_noun() -> None:
 
 def test_only_commands_build_command_lines() -> None:
     allowed = {
-        "arguments.py",
+        "core/arguments.py",
         "commands/main.py",
         "commands/view.py",
     }  # the last: dlprofviewer, which stands alone
@@ -92,8 +92,8 @@ def test_only_commands_build_command_lines() -> None:
 def test_only_commands_and_lines_on_stderr_print() -> None:
     """The rest returns values. Capture has no other way to speak to the user of a script."""
     allowed = (
-        "commands", "capture", "dlprof", "reference", "autostart.py", "frame.py", "module_totals.py", "stages.py",
-        "terminal.py", "overview/ending.py", "viewer/serve.py",
+        "commands", "capture", "dlprof", "reference", "capture/autostart.py", "core/frame.py",
+        "estimation/module_totals.py", "core/stages.py", "core/terminal.py", "overview/ending.py", "server/serve.py",
         "prof/replay.py",  # in the text of the script that it writes
     )  # fmt: skip
     assert [name for name in calls("print") if not under(name, *allowed)] == []
@@ -103,12 +103,12 @@ def test_errors_become_exit_codes_in_one_place() -> None:
     """Elsewhere they are caught only where a process has another way to tell them: the server, a recorded program, a
     screen."""
     allowed = (
-        "frame.py",
+        "core/frame.py",
         "commands/main.py",
         "capture",
-        "viewer/child.py",
-        "viewer/library.py",
-        "viewer/serve.py",
+        "server/child.py",
+        "server/library.py",
+        "server/serve.py",
         "dlprof/command.py",
         "integrations/mcp_server.py",
         "query/process.py",
@@ -135,10 +135,11 @@ def test_sql_stays_in_its_layers() -> None:
         "export",
         "fleet",
         "timeline",
-        "viewer",
+        "server",
+        "views",
         "capture",
         "dlprof/model_data.py",
-        "sqlite_file.py",
+        "core/sqlite_file.py",
         "overview/ending.py",  # of a recording, not of a profile database
         "query",
         "integrations/mcp_server.py",  # over the views
@@ -170,10 +171,11 @@ def test_sql_names_kinds_of_events_and_ranges() -> None:
 
 def test_libraries_stay_in_their_layers() -> None:
     homes = {
-        "rich": ("stages.py", "overview/lines.py", "render/layout.py", "top"), "textual": ("top/app.py", "top/grid.py"),
-        "fastapi": ("viewer",), "starlette": ("viewer", "integrations/tensorboard_page.py"), "uvicorn": ("viewer",),
-        "pydantic": ("viewer",),
-        "xlsxwriter": ("viewer/exports.py",), "fpdf": ("viewer/exports.py",),
+        "rich": ("core/stages.py", "overview/lines.py", "render/layout.py", "top"),
+        "textual": ("top/app.py", "top/grid.py"),
+        "fastapi": ("server",), "starlette": ("server", "integrations/tensorboard_page.py"), "uvicorn": ("server",),
+        "pydantic": ("views/models", "server/notes.py"),
+        "xlsxwriter": ("views/exports.py",), "fpdf": ("views/exports.py",),
         "torch": ("capture", "prof/replay.py"),
         "dask": ("fleet",), "distributed": ("fleet",), "fsspec": ("fleet",),
     }  # fmt: skip

@@ -20,16 +20,16 @@ from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from pyprof import session
-from pyprof.facts.source import Source
+from pyprof import profiles as session
+from pyprof.core.symbols import short_name
+from pyprof.core.units import duration, percent
+from pyprof.facts.steps.source import Source
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import part_name, round_shares
 from pyprof.reports import find
-from pyprof.symbols import short_name
 from pyprof.top import desk, pages, sheets
 from pyprof.top.app import Top
 from pyprof.top.cells import cell
-from pyprof.units import duration, percent
 from tests import build, cli
 from tests.reports.conftest import CPU
 from tests.test_hostile_texts import recording as hostile_recording

@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 from tests.test_project import tracked
 from tests.waiting import HANG
 
-STATIC = "pyprof/viewer/static"
+STATIC = "pyprof/server/static"
 BUILD = """
 import sys
 sys.path.insert(0, "frontend")
@@ -129,7 +129,7 @@ def test_the_record_names_every_file(content: dict[str, bytes]) -> None:
 
 
 def test_the_example_is_in_it(content: dict[str, bytes]) -> None:
-    assert len(one(content, "pyprof/viewer/demo/generated_demo.pt.trace.json.gz")) > 10_000
+    assert len(one(content, "pyprof/server/demo/generated_demo.pt.trace.json.gz")) > 10_000
 
 
 def locked() -> dict[str, Any]:
@@ -150,7 +150,7 @@ def imported() -> set[str]:
 
 def test_every_package_in_the_page_has_its_notice(content: dict[str, bytes]) -> None:
     """MIT wants its text in all copies."""
-    notices = one(content, "/licenses/pyprof/viewer/static/third-party.txt").decode()
+    notices = one(content, "/licenses/pyprof/server/static/third-party.txt").decode()
     parts = re.split(r"^== (\S+) (\S+) \((.+)\)$", notices, flags=re.M)[1:]
     found = dict(zip(parts[::4], parts[1::4]))
     assert imported() <= found.keys()
@@ -188,7 +188,7 @@ def test_bill_of_materials(content: dict[str, bytes]) -> None:
     assert len(parts) == len(bill["components"])
     (dependency,) = bill["dependencies"]
     assert dependency == {"ref": own["bom-ref"], "dependsOn": list(parts)}
-    notices = one(content, "/licenses/pyprof/viewer/static/third-party.txt").decode()
+    notices = one(content, "/licenses/pyprof/server/static/third-party.txt").decode()
     of_npm = {part["name"]: part for part in parts.values() if part["purl"].startswith("pkg:npm/")}
     assert of_npm.keys() == set(re.findall(r"^== (\S+) ", notices, re.M))
     for part in of_npm.values():

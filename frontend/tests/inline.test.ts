@@ -4,7 +4,7 @@ import { type Data, Inline, keyOf } from "../src/api/inline";
 import { ABSENT } from "../src/api/problem";
 import { compare, folded } from "../src/api/rows";
 
-// The server's answers, which tests/viewer/test_one_file_tables.py writes.
+// The server's answers, which tests/server/test_one_file_tables.py writes.
 const golden = JSON.parse(readFileSync(new URL("../../tests/golden/page/tables.json", import.meta.url), "utf8"));
 const option = { name: "group_by", default: "name" };
 const data = {

@@ -339,7 +339,7 @@ static PyGetSetDef watch_getters[] = {
 
 /* --- Signatures of arguments. Each value begins with a letter that says what follows and how much. */
 
-#define FEW 8 /* tensors of a call that are compared with each other, as in arguments.py */
+#define FEW 8 /* tensors of a call that are compared with each other, as in core/arguments.py */
 
 typedef struct {
     unsigned char *at, *end;
@@ -440,7 +440,7 @@ sign(Watch *watch, Writer *out, PyObject *value, int depth)
         }
         return put(out, 's', &size, sizeof size) && put(out, '"', text, (size_t)size);
     }
-    if (depth > 3) /* arguments.py looks no deeper */
+    if (depth > 3) /* core/arguments.py looks no deeper */
         return 0;
     if (type == &PySlice_Type) {
         PySliceObject *slice = (PySliceObject *)value;

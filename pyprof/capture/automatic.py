@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start without a call of `init`: `pyprof.autostart` calls it once torch is imported."""
+"""Start without a call of `init`: `pyprof.capture.autostart` calls it once torch is imported."""
 
 from __future__ import annotations
 

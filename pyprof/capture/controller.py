@@ -36,7 +36,7 @@ from pyprof.capture.process import terminate
 from pyprof.capture.process.faults import contained, guarded
 from pyprof.capture.process.signals import held
 from pyprof.capture.run_window import Plan
-from pyprof.errors import CaptureError, PyProfError
+from pyprof.core.errors import CaptureError, PyProfError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -101,7 +101,7 @@ class Setup:
     max_events: int = DEFAULT_MAX_EVENTS
     reported: set[str] = field(default_factory=set)
     options: Given = field(default_factory=Given)  # of `init` and the command line
-    automatic: bool = False  # `init` was not called by the program: see autostart.py
+    automatic: bool = False  # `init` was not called by the program: see capture/autostart.py
 
 
 class Control(Windows, Setup):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
 from pyprof.capture.core.options import Given
 from pyprof.capture.run_window import Plan, plan
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 
 OUTPUT, STEPS, OPTIONS = "PYPROF_OUTPUT", "PYPROF_STEPS", "PYPROF_OPTIONS"
 _EXPECTED = (

@@ -38,8 +38,8 @@ from pyprof.capture.process.faults import contained, guarded
 from pyprof.capture.recording import SessionData
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
-from pyprof.errors import CaptureError, UsageError
-from pyprof.units import duration
+from pyprof.core.errors import CaptureError, UsageError
+from pyprof.core.units import duration
 
 _CALLS = 50_000  # kept per thread, however few steps there are
 _DESCRIPTIONS = 50_000  # distinct arguments, after which the tables start over

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from pyprof.capture.output.capture_file import StepRow
 from pyprof.capture.output.merge_calls import CallRow
-from pyprof.marker import CallMarker, caller, decode, user_frames
-from pyprof.model import Arg, Tensor
-from pyprof.units import duration
+from pyprof.core.marker import CallMarker, caller, decode, user_frames
+from pyprof.core.model import Arg, Tensor
+from pyprof.core.units import duration
 
 FEWEST = 5  # steps needed for a median
 _SHARE = 0.1  # share of the excess time below which a part is not named

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, overload
 from pyprof.capture.core.options import Given
 from pyprof.capture.environment import ranks as processes
 from pyprof.capture.schedule import profile
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack

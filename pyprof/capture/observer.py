@@ -28,7 +28,7 @@ from pyprof.capture.instrument.call_log import Notes, noting
 from pyprof.capture.instrument.patch import Patches
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.process.faults import guarded
-from pyprof.errors import CaptureError
+from pyprof.core.errors import CaptureError
 
 _patches = Patches(noting)
 _Mode: Any = look_up(

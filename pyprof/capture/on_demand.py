@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows requested by `pyprof trigger PID`, in a process in which PyProf is set up.
 
-One byte is checked at the end of each step (`mailbox.py`); nothing else waits or listens. The window opens there and
-closes the requested number of steps later. The program takes precedence: its own window ends a triggered one, and a
+One byte is checked at the end of each step (`core/mailbox.py`); nothing else waits or listens. The window opens there
+and closes the requested number of steps later. The program takes precedence: its own window ends a triggered one, and a
 request is refused while it records. Errors in a request are reported to its sender.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pyprof import mailbox
 from pyprof.capture.core import torch_internals
 from pyprof.capture.core.options import Given, options
 from pyprof.capture.instrument import nvtx_ranges as ranges
@@ -19,8 +18,9 @@ from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.process.faults import contained
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
-from pyprof.errors import CaptureError, PyProfError
-from pyprof.mailbox import DONE, RECORDING, REFUSED, REQUESTED, Mailbox
+from pyprof.core import mailbox
+from pyprof.core.errors import CaptureError, PyProfError
+from pyprof.core.mailbox import DONE, RECORDING, REFUSED, REQUESTED, Mailbox
 
 
 class Control(Protocol):

@@ -22,7 +22,7 @@ from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.output import sources
 from pyprof.capture.output.capture_file import PauseRow, Recording, StepRow
 from pyprof.capture.output.merge_calls import CallRow, RangeRow, resolve
-from pyprof.model import NO_OPERATORS, READING
+from pyprof.core.model import NO_OPERATORS, READING
 
 
 class SessionData:

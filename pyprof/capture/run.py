@@ -20,7 +20,6 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from pyprof.arguments import refuse_unwritable
 from pyprof.capture import THREAD, controller
 from pyprof.capture.core import torch_internals
 from pyprof.capture.core.internal_errors import from_handler
@@ -29,8 +28,9 @@ from pyprof.capture.environment import ranks
 from pyprof.capture.instrument import nvtx_ranges
 from pyprof.capture.instrument.stacks import ENDS
 from pyprof.capture.run_window import Plan
-from pyprof.errors import CaptureError, UsageError
-from pyprof.marker import caller
+from pyprof.core.arguments import refuse_unwritable
+from pyprof.core.errors import CaptureError, UsageError
+from pyprof.core.marker import caller
 
 _MAX_LISTED = 4  # files of ranks, and threads, that are listed
 _PATIENCE = 5.0  # seconds until the threads that the script waits for are named

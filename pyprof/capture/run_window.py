@@ -20,7 +20,7 @@ from pyprof.capture.core.torch_internals import graph_task
 from pyprof.capture.instrument.recorder import local
 from pyprof.capture.process import main_thread
 from pyprof.capture.steps import Marks
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pyprof.capture.session import Session

@@ -12,7 +12,7 @@ from pyprof.capture.core.options import Given, bound, options
 from pyprof.capture.process.faults import contained
 from pyprof.capture.session import Session
 from pyprof.capture.steps import Marks
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import process_time_ns, time_ns
 
-from pyprof import atomic_file, scratch
 from pyprof.capture import DEFAULT_MAX_EVENTS, hooks
 from pyprof.capture.collectors import kineto
 from pyprof.capture.collectors.device import KERNEL
@@ -39,8 +38,9 @@ from pyprof.capture.process.faults import contained, guarded
 from pyprof.capture.process.gc_pause import gc_disabled
 from pyprof.capture.process.signals import held
 from pyprof.capture.recording import SessionData
-from pyprof.errors import CaptureError
-from pyprof.marker import COLLECTION, SAVING
+from pyprof.core import atomic_file, scratch
+from pyprof.core.errors import CaptureError
+from pyprof.core.marker import COLLECTION, SAVING
 
 _patches = Patches()
 _emitting_patches = Patches(emitting)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from pyprof.registry import extensions
+from pyprof.core.registry import extensions
 
 # Name -> the line in `pyprof --help`, which is in this order.
 COMMANDS = {

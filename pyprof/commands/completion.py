@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyprof.arguments import Parser
 from pyprof.commands import load, names
+from pyprof.core.arguments import Parser
 
 
 def complete(parser: Parser) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pyprof.arguments import (
+from pyprof.commands.report import check_format, open_profiles, render_report, write_stdout
+from pyprof.core.arguments import (
     RECORDING,
     Parser,
     add_iterations,
@@ -16,8 +17,7 @@ from pyprof.arguments import (
     add_timeout,
     check_output,
 )
-from pyprof.commands.report import check_format, open_profiles, render_report, write_stdout
-from pyprof.errors import PyProfError, UsageError
+from pyprof.core.errors import PyProfError, UsageError
 
 REGRESSION = 3  # exit code
 _SIDES = ("base", "other")
@@ -81,10 +81,10 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def _table(arguments: argparse.Namespace) -> None:
-    from pyprof.frame import say
+    from pyprof.core.frame import say
+    from pyprof.core.terminal import visible
     from pyprof.reports.change import describe_change
     from pyprof.reports.diff import cautions, diff
-    from pyprof.terminal import visible
 
     check_output(arguments, arguments.base, arguments.other)
     with open_profiles(arguments, arguments.base, arguments.other) as (base_profile, other_profile):
@@ -114,12 +114,12 @@ def _table(arguments: argparse.Namespace) -> None:
 
 def _gate(arguments: argparse.Namespace) -> int:
     """Print the verdict, write its files, and return the exit code."""
-    from pyprof.frame import say
+    from pyprof.core.frame import say
+    from pyprof.core.terminal import visible
     from pyprof.gate.conditions import parse
     from pyprof.gate.outputs import FORMS, text, unknowns
     from pyprof.gate.verdict import FAIL, UNKNOWN, compare
     from pyprof.reports.diff import cautions
-    from pyprof.terminal import visible
 
     conditions = list(dict.fromkeys(parse(condition) for condition in arguments.fail_on))
     for name, default in _OF_TABLE.items():
@@ -151,7 +151,7 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 def _write(path: str, content: str) -> None:
     """Write a file completely or not at all. Raises PyProfError."""
-    from pyprof import atomic_file
+    from pyprof.core import atomic_file
 
     try:
         with atomic_file.named(path) as name, open(name, "w", encoding="utf-8", newline="\n") as file:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from pyprof.arguments import Parser
 from pyprof.commands import enable
-from pyprof.errors import CaptureError
+from pyprof.core.arguments import Parser
+from pyprof.core.errors import CaptureError
 
 
 def add_arguments(parser: Parser) -> None:

@@ -2,8 +2,8 @@
 """`pyprof enable`: a file in site-packages that lets the environment start recordings; `disable.py` removes it.
 
 Python runs the lines of `*.pth` files in site-packages at its start. This one checks three variables, and imports
-`pyprof.autostart` if one of them is set; exceptions are suppressed, also when PyProf was removed. Its name sorts
-late: after the file that puts an editable install of PyProf on the path.
+`pyprof.capture.autostart` if one of them is set; exceptions are suppressed, also when PyProf was removed. Its name
+sorts late: after the file that puts an editable install of PyProf on the path.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import sys
 import sysconfig
 from contextlib import suppress
 
-from pyprof.arguments import Parser
-from pyprof.autostart import VARIABLES
-from pyprof.errors import CaptureError
-from pyprof.frame import say
+from pyprof.capture.autostart import VARIABLES
+from pyprof.core.arguments import Parser
+from pyprof.core.errors import CaptureError
+from pyprof.core.frame import say
 
 NAME = "zz_pyprof.pth"
 _MARK = "# Written by `pyprof enable`, removed by `pyprof disable`.\n"
 _CONDITION = " or ".join(f"os.environ.get('{name}')" for name in VARIABLES)
-_TRY = "try:\\n import pyprof.autostart as autostart\\n autostart.install()\\nexcept Exception:\\n pass"
+_TRY = (
+    "try:\\n import pyprof.capture.autostart as autostart\\n autostart.install()\\nexcept Exception:\\n pass"
+)
 LINE = f'{_MARK}import os; exec("{_TRY}") if {_CONDITION} else None\n'
-_LOOK = "import sys; sys.exit('pyprof.autostart' not in sys.modules)"
+_LOOK = "import sys; sys.exit('pyprof.capture.autostart' not in sys.modules)"
 
 
 def file_of_environment() -> str:
@@ -43,7 +45,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the file, and print its effect."""
-    from pyprof import atomic_file
+    from pyprof.core import atomic_file
 
     path = file_of_environment()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import Parser, positive_int
+from pyprof.core.arguments import Parser, positive_int
 
 
 def add_arguments(parser: Parser) -> None:
@@ -25,6 +25,6 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script and print its totals; returns its exit code."""
-    from pyprof.module_totals import run as estimate
+    from pyprof.estimation.module_totals import run as estimate
 
     return estimate(arguments.script, arguments.arguments, arguments.depth, arguments.csv)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import RECORDING, Parser, add_output_options, add_run, add_timeout, check_output
-from pyprof.registry import declared
+from pyprof.core.arguments import RECORDING, Parser, add_output_options, add_run, add_timeout, check_output
+from pyprof.core.registry import declared
 
 _EXPORTER = r'@exporter\(\s*"([\w-]+)"'
 
@@ -42,7 +42,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the file."""
-    from pyprof.session import load
+    from pyprof.profiles import load
     from pyprof.store.files import limited
 
     check_output(arguments, arguments.file)

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from pyprof.arguments import Parser, add_run
+from pyprof.core.arguments import Parser, add_run
 
 
 def add_arguments(parser: Parser) -> None:
@@ -30,8 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the summary."""
     if arguments.file is None:
         return _collectors(arguments.prog)
-    from pyprof.info import lines, summary
     from pyprof.parse import folder, loader
+    from pyprof.parse.info import lines, summary
 
     facts = summary(loader.load(*folder.choose(Path(arguments.file), arguments.run)))
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _collectors(prog: str) -> int:
     """Print the GPU collectors of this machine, and why one cannot work."""
-    from pyprof.frame import say
-    from pyprof.registry import load_module
+    from pyprof.core.frame import say
+    from pyprof.core.registry import load_module
 
     try:
         reasons = load_module("pyprof.capture.collectors.layer").available()

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from pyprof import __version__
-from pyprof.arguments import Parser
 from pyprof.commands import load, names
-from pyprof.errors import PyProfError
-from pyprof.frame import run_command, say
-from pyprof.scratch import removed_by_signals
+from pyprof.core.arguments import Parser
+from pyprof.core.errors import PyProfError
+from pyprof.core.frame import run_command, say
+from pyprof.core.scratch import removed_by_signals
 
 _SCRIPTS = ("run", "estimate")  # these run a script, whose exceptions and signals are its own
 

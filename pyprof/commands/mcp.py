@@ -7,8 +7,8 @@ import argparse
 import importlib.util
 import os
 
-from pyprof.arguments import RECORDING, Parser
-from pyprof.errors import WHERE, PyProfError, UsageError, install
+from pyprof.core.arguments import RECORDING, Parser
+from pyprof.core.errors import WHERE, PyProfError, UsageError, install
 
 
 def add_arguments(parser: Parser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import (
+from pyprof.core.arguments import (
     RECORDING,
     Parser,
     add_iterations,
@@ -36,8 +36,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page."""
-    from pyprof.session import Profile, Selection
-    from pyprof.stages import MINIMAL, Stages
+    from pyprof.core.stages import MINIMAL, Stages
+    from pyprof.profiles import Profile, Selection
     from pyprof.store.files import limited
 
     check_output(arguments, arguments.file)

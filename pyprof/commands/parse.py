@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyprof.arguments import Parser, add_output_options, add_run, check_output
+from pyprof.core.arguments import Parser, add_output_options, add_run, check_output
 
 
 def add_arguments(parser: Parser) -> None:
@@ -35,9 +35,9 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the lines."""
-    from pyprof import netdict
-    from pyprof.errors import FormatError
-    from pyprof.frame import say
+    from pyprof.core import netdict
+    from pyprof.core.errors import FormatError
+    from pyprof.core.frame import say
     from pyprof.parse import folder, loader
     from pyprof.parse.rows import rows
 
@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _write(path: str, blocks: Iterable[memoryview]) -> None:
     """Write a file completely or not at all. Raises FormatError."""
-    from pyprof import atomic_file
-    from pyprof.errors import FormatError
+    from pyprof.core import atomic_file
+    from pyprof.core.errors import FormatError
 
     try:
         with atomic_file.named(path) as name, open(name, "wb") as out:

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyprof.arguments import Parser, add_run
-from pyprof.errors import FormatError, UsageError
-from pyprof.registry import declared
+from pyprof.core.arguments import Parser, add_run
+from pyprof.core.errors import FormatError, UsageError
+from pyprof.core.registry import declared
 
 if TYPE_CHECKING:
-    from pyprof.model import Rows
-    from pyprof.prof.hardware.machine import Hardware
+    from pyprof.core.model import Rows
+    from pyprof.costs.hardware.machine import Hardware
 
 _DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"
 _COLUMN = r'@column\(\s*"(\w+)",\s*"([^"]+)"[^@]*?\).*?\n    """(.*?)"""'
@@ -27,7 +27,7 @@ _COLUMN = r'@column\(\s*"(\w+)",\s*"([^"]+)"[^@]*?\).*?\n    """(.*?)"""'
 
 def columns() -> list[tuple[str, str, str]]:
     """Return key, heading and first sentence of each column."""
-    rows = declared("pyprof.prof.columns", _COLUMN)
+    rows = declared("pyprof.costs.columns", _COLUMN)
     return [(key, heading, " ".join(text.split()).split(". ")[0]) for key, heading, text in rows]
 
 
@@ -74,12 +74,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the table and the ledger."""
-    from pyprof.frame import say
-    from pyprof.model import OPERATOR
-    from pyprof.prof import coverage, custom, table
-    from pyprof.prof.columns import OF_HARDWARE, View
-    from pyprof.prof.hardware import machine
-    from pyprof.terminal import visible
+    from pyprof.core.frame import say
+    from pyprof.core.model import OPERATOR
+    from pyprof.core.terminal import visible
+    from pyprof.costs import coverage, custom
+    from pyprof.costs.columns import OF_HARDWARE, View
+    from pyprof.costs.hardware import machine
+    from pyprof.prof import table
 
     specs = table.select(arguments.c)
     if arguments.costs is not None:
@@ -113,8 +114,8 @@ def _is_text(path: Path) -> bool:
 
 def _rows(file: str | None, memory: bool, run: str | None) -> tuple[Rows, str, Hardware]:
     """Return the rows of an input, its name, and its hardware."""
-    from pyprof import inputs, netdict
-    from pyprof.prof.hardware import machine
+    from pyprof.core import inputs, netdict
+    from pyprof.costs.hardware import machine
 
     if file is None or file == "-":
         if sys.stdin.isatty():
@@ -128,7 +129,7 @@ def _rows(file: str | None, memory: bool, run: str | None) -> tuple[Rows, str, H
             with path.open(encoding="utf-8", errors="replace") as lines:
                 return netdict.read(lines, file), file, machine.NOTHING
         from pyprof.parse import folder, loader
-        from pyprof.session import Profile
+        from pyprof.profiles import Profile
 
         profile = Profile(loader.load(*folder.choose(path, run)), memory)
         return profile.rows, file, profile.hardware

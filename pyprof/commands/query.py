@@ -7,7 +7,7 @@ import argparse
 import sys
 from contextlib import closing
 
-from pyprof.arguments import (
+from pyprof.core.arguments import (
     RECORDING,
     Parser,
     add_run,
@@ -51,13 +51,13 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the rows of the query."""
     from pyprof.commands.report import check_format, render_report, write_stdout
-    from pyprof.errors import PyProfError
-    from pyprof.frame import say
+    from pyprof.core.errors import PyProfError
+    from pyprof.core.frame import say
+    from pyprof.core.stages import MINIMAL, Stages
+    from pyprof.profiles import Profile
     from pyprof.query.engine import Bounds, described
     from pyprof.query.process import Query, QueryProcess
     from pyprof.reports import Report
-    from pyprof.session import Profile
-    from pyprof.stages import MINIMAL, Stages
 
     report = Report("query", "Query", "query", "", (), lambda source: frame)
     check_format(report, arguments)

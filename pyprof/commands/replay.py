@@ -7,8 +7,8 @@ import argparse
 import os
 import sys
 
-from pyprof.arguments import RECORDING, Parser, add_run, add_timeout
-from pyprof.errors import UsageError
+from pyprof.core.arguments import RECORDING, Parser, add_run, add_timeout
+from pyprof.core.errors import UsageError
 
 
 def add_arguments(parser: Parser) -> None:
@@ -30,9 +30,9 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the list or a script."""
+    from pyprof.facts.replayable import calls, listed
     from pyprof.prof.replay import script
-    from pyprof.replayable import calls, listed
-    from pyprof.session import load
+    from pyprof.profiles import load
     from pyprof.store.files import limited
 
     with limited(arguments.timeout):

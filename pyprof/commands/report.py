@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from pyprof.arguments import (
+from pyprof.core.arguments import (
     RECORDING,
     Parser,
     add_iterations,
@@ -25,13 +25,13 @@ from pyprof.arguments import (
     check_output,
     iteration_range,
 )
-from pyprof.errors import PyProfError, UsageError
-from pyprof.registry import declared, extensions
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.core.registry import declared, extensions
 
 if TYPE_CHECKING:
-    from pyprof.facts.source import Source
+    from pyprof.facts.steps.source import Source
+    from pyprof.profiles import Profile
     from pyprof.reports import Report
-    from pyprof.session import Profile
 
 _BINARY = ("parquet",)
 _REPORT = r'@report\(\s*"(\w+)",\s*"([^"]+)"'
@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
-    from pyprof.facts.coverage import missing
-    from pyprof.frame import say
+    from pyprof.core.frame import say
+    from pyprof.facts.steps.coverage import missing
     from pyprof.reports import find
 
     if os.path.exists(arguments.name) and arguments.name not in listed():
@@ -130,11 +130,11 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
         raise UsageError(f"report {file!r} needs a file: pyprof report {file} net.sqlite.")
     if choices or arguments.format != "table" or arguments.output is not None or arguments.raw:
         raise UsageError("the overview takes no report options; name a report: pyprof report op_type FILE.")
-    from pyprof.facts.coverage import missing
-    from pyprof.frame import say
+    from pyprof.core.frame import say
+    from pyprof.core.terminal import columns
+    from pyprof.facts.steps.coverage import missing
     from pyprof.overview import lines
     from pyprof.overview.figures import figures
-    from pyprof.terminal import columns
 
     out = sys.stdout
     with open_profiles(arguments, file, summary=True) as (profile,):
@@ -155,8 +155,8 @@ def open_profiles(
 ) -> Iterator[list[Profile]]:
     """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal. `summary`: as
     of `Profile.open`."""
-    from pyprof.session import Profile, Selection
-    from pyprof.stages import MINIMAL, Stages
+    from pyprof.core.stages import MINIMAL, Stages
+    from pyprof.profiles import Profile, Selection
     from pyprof.store.files import limited
 
     stages = Stages(MINIMAL, arguments.prog)
@@ -185,7 +185,7 @@ def check_format(report: Report, arguments: argparse.Namespace) -> None:
 def render_report(report: Report, source: Source, arguments: argparse.Namespace) -> tuple[int, bytes]:
     """Render a report to stdout or a file, completely or not at all. Returns the number of its rows, and for a terminal
     the text, to be printed once the progress bar is gone."""
-    from pyprof import atomic_file
+    from pyprof.core import atomic_file
     from pyprof.render import writers
 
     style = "raw" if arguments.raw else "plain"

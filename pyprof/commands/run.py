@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import Parser, positive_int
 from pyprof.capture import COLLECTORS, DEFAULT_MAX_EVENTS
-from pyprof.registry import load_module
+from pyprof.core.arguments import Parser, positive_int
+from pyprof.core.registry import load_module
 
 _NO_FILE = 74  # EX_IOERR of sysexits.h
 

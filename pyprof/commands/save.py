@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyprof.arguments import (
+from pyprof.core.arguments import (
     RECORDING,
     Parser,
     add_iterations,
@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the database; return the exit code."""
     if arguments.scheduler is not None:
         return _fleet(arguments)
-    from pyprof.frame import say
-    from pyprof.session import Profile, Selection
-    from pyprof.stages import MINIMAL, Stages
+    from pyprof.core.frame import say
+    from pyprof.core.stages import MINIMAL, Stages
+    from pyprof.profiles import Profile, Selection
     from pyprof.store import fleet_folder
     from pyprof.store.files import limited
 
@@ -60,10 +60,10 @@ def _fleet(arguments: argparse.Namespace) -> int:
     """Write the databases of a fleet and its summary; return the exit code. Raises UsageError for iterations, of which
     ranks have different numbers."""
     from pyprof import fleet
-    from pyprof.errors import UsageError
+    from pyprof.core.errors import UsageError
+    from pyprof.core.frame import INTERRUPTED, say
+    from pyprof.core.stages import MINIMAL, Stages
     from pyprof.fleet import cluster
-    from pyprof.frame import INTERRUPTED, say
-    from pyprof.stages import MINIMAL, Stages
 
     if arguments.iter_start is not None or arguments.iter_stop is not None:
         raise UsageError("--scheduler: takes no --iter-start and --iter-stop, all iterations are aggregated.")

@@ -8,8 +8,8 @@ import importlib.util
 import os
 import sys
 
-from pyprof.arguments import RECORDING, Parser, add_iterations, add_run, add_timeout, iteration_range
-from pyprof.errors import WHERE, PyProfError, UsageError, install
+from pyprof.core.arguments import RECORDING, Parser, add_iterations, add_run, add_timeout, iteration_range
+from pyprof.core.errors import WHERE, PyProfError, UsageError, install
 
 
 def add_arguments(parser: Parser) -> None:
@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if any(importlib.util.find_spec(name) is None for name in ("textual", "pydantic")):
         raise PyProfError(f"needs the packages textual and pydantic: {install('tui')} {WHERE}.")
-    from pyprof.session import Profile, Selection
-    from pyprof.stages import MINIMAL, Stages
+    from pyprof.core.stages import MINIMAL, Stages
+    from pyprof.profiles import Profile, Selection
     from pyprof.store.files import limited
     from pyprof.top.app import Top
 

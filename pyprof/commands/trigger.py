@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pyprof trigger PID`: make a running program record its next steps (`mailbox.py`, `capture/on_demand.py`).
+"""`pyprof trigger PID`: make a running program record its next steps (`core/mailbox.py`, `capture/on_demand.py`).
 
 The program must have called `pyprof.init()`, or have been started with PYPROF_TRIGGER after `pyprof enable`. From
 Python 3.14 on it can be set up from outside (`sys.remote_exec`), if this command runs in the same version.
@@ -16,11 +16,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from pyprof import mailbox
-from pyprof.arguments import Parser
-from pyprof.errors import CaptureError
-from pyprof.frame import INTERRUPTED, say
-from pyprof.mailbox import DONE, IDLE, RECORDING, REFUSED, REQUESTED, Mailbox
+from pyprof.core import mailbox
+from pyprof.core.arguments import Parser
+from pyprof.core.errors import CaptureError
+from pyprof.core.frame import INTERRUPTED, say
+from pyprof.core.mailbox import DONE, IDLE, RECORDING, REFUSED, REQUESTED, Mailbox
 
 _LOOK = 0.05  # seconds between two checks of the answer
 _REMIND = 10.0  # seconds without a step before a reminder is printed

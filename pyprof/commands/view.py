@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
 from pyprof import __version__
-from pyprof.arguments import Parser
-from pyprof.errors import UsageError
-from pyprof.frame import run_command
-from pyprof.scratch import removed_by_signals
+from pyprof.core.arguments import Parser
+from pyprof.core.errors import UsageError
+from pyprof.core.frame import run_command
+from pyprof.core.scratch import removed_by_signals
 
 PORT = 8000
 _FILE = "profile database, recording of pyprof, nsys, nvprof or torch.profiler, or a folder of runs"
@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.jupyter is not None and len(arguments.file) != 1:
         raise UsageError("--jupyter takes one folder.")
-    from pyprof.viewer.serve import serve
+    from pyprof.server.serve import serve
 
     if arguments.demo:
-        from pyprof.viewer import demo
+        from pyprof.server import demo
 
         print(f"{arguments.prog}: {demo.NOTICE}", file=sys.stderr)
         arguments.file = [str(demo.RECORDING)]

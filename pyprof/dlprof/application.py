@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyprof.errors import WHERE, UsageError, install
+from pyprof.core.errors import WHERE, UsageError, install
 
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)?)?t?(\.exe)?")
 _WITH_VALUE = "WX"  # options of the interpreter that take a value

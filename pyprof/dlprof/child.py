@@ -13,7 +13,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pyprof.errors import PyProfError
+from pyprof.core.errors import PyProfError
 
 _FORWARDED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
            if hasattr(signal, name)]  # fmt: skip

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pyprof import __version__
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.core.frame import run_command, say
+from pyprof.core.stages import DIAGNOSTIC, NORMAL, Stages
 from pyprof.dlprof import application, child, options
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
-from pyprof.errors import PyProfError, UsageError
-from pyprof.frame import run_command, say
-from pyprof.stages import DIAGNOSTIC, NORMAL, Stages
 
 
 def main(argv: Sequence[str] | None = None) -> int:

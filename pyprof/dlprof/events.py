@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyprof import metrics
-from pyprof.errors import WHERE, PyProfError, install
-from pyprof.facts import dataframes
-from pyprof.facts.source import Source
-from pyprof.registry import load_folder
+from pyprof.core.errors import WHERE, PyProfError, install
+from pyprof.core.registry import load_folder
+from pyprof.facts.steps import dataframes
+from pyprof.facts.steps.source import Source
 from pyprof.render import writers
 from pyprof.reports import REPORTS, Report
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from pyprof.core.terminal import visible
+from pyprof.core.units import duration
 from pyprof.rules import Finding, Outcome
-from pyprof.terminal import visible
-from pyprof.units import duration
 
 _WIDTH = 100
 

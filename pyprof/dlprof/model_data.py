@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pyprof import atomic_file
-from pyprof.errors import PyProfError
-from pyprof.facts.source import Source
-from pyprof.model import DIRECTIONS, KINDS, PHASES
+from pyprof.core import atomic_file
+from pyprof.core.errors import PyProfError
+from pyprof.core.model import DIRECTIONS, KINDS, PHASES
+from pyprof.facts.steps.source import Source
 from pyprof.store.files import Store
 
 VERSION = 1

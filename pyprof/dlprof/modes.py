@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.errors import FormatError, UsageError
-from pyprof.model import PUSH_POP, Column, Trace
+from pyprof.core.errors import FormatError, UsageError
+from pyprof.core.model import PUSH_POP, Column, Trace
 from pyprof.parse.trace_builder import empty_ops
-from pyprof.session import Change
+from pyprof.profiles import Change
 
 SIMPLE = "simple_mode_global_node_name"  # DLProf's name for the one operator of --mode=simple
 DEFAULT_DOMAIN = "default"
@@ -19,8 +19,8 @@ DEFAULT_DOMAIN = "default"
 
 def simple(trace: Trace) -> Trace:
     """Return a trace in which each thread's work on the GPU is one operator. Raises FormatError without such work."""
-    from pyprof.marker import encode
-    from pyprof.model import Call
+    from pyprof.core.marker import encode
+    from pyprof.core.model import Call
 
     launches = trace.launches
     if not len(trace.gpu):

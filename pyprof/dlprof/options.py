@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyprof.errors import UsageError
-from pyprof.registry import load_folder
+from pyprof.core.errors import UsageError
+from pyprof.core.registry import load_folder
 
 VERBOSITY = ("quiet", "minimal", "normal", "detailed", "diagnostic")
 MODES = ("simple", "pytorch")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from pyprof.arguments import refuse_unwritable
+from pyprof.core.arguments import refuse_unwritable
+from pyprof.core.errors import UsageError
 from pyprof.dlprof.options import Settings
-from pyprof.errors import UsageError
 from pyprof.render import writers
 from pyprof.reports import Report, find
 

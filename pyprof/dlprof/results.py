@@ -6,15 +6,15 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
+from pyprof.core.model import Trace
+from pyprof.core.stages import DETAILED, MINIMAL, NORMAL, Stages
 from pyprof.dlprof import events, feedback, model_data, modes
 from pyprof.dlprof.options import Settings
 from pyprof.dlprof.outputs import Outputs, profile_names
-from pyprof.facts.source import Source
-from pyprof.model import Trace
+from pyprof.facts.steps.source import Source
+from pyprof.profiles import Profile, Selection
 from pyprof.render import writers
 from pyprof.rules.evaluation import evaluate
-from pyprof.session import Profile, Selection
-from pyprof.stages import DETAILED, MINIMAL, NORMAL, Stages
 from pyprof.store import reads
 
 

@@ -11,9 +11,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyprof import atomic_file
-from pyprof.errors import PyProfError, UsageError
-from pyprof.registry import Registry, load_folder
+from pyprof.core import atomic_file
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.core.registry import Registry, load_folder
 from pyprof.store.files import Store
 
 

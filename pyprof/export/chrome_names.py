@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from pyprof.core.marker import CallMarker, decode
+from pyprof.core.model import Call, Other, Tensor, Value
 from pyprof.export.json_text import quoted
-from pyprof.marker import CallMarker, decode
-from pyprof.model import Call, Other, Tensor, Value
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.communication import ANNOUNCED
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pyprof.core.model import DIRECTIONS, PHASES
 from pyprof.export.chrome_names import member
 from pyprof.export.json_text import quoted
-from pyprof.model import DIRECTIONS, PHASES
 from pyprof.store.files import Store
 
 CATEGORIES = (',"cat":"kernel"', ',"cat":"gpu_memcpy"', ',"cat":"gpu_memset"', "", ',"cat":"kernel"')

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from pyprof.core.model import Bools, Column, Ints
 from pyprof.export import Window, dimensions
 from pyprof.export.json_text import line, micro, number
 from pyprof.export.tracks import Tracks
-from pyprof.model import Bools, Column, Ints
 from pyprof.store import reads
 from pyprof.store.files import Store
 

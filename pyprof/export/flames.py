@@ -19,8 +19,8 @@ from collections import Counter
 from typing import Any
 
 import pyprof
+from pyprof.core.model import BPROP
 from pyprof.export import Window, exporter
-from pyprof.model import BPROP
 from pyprof.store import reads
 from pyprof.store.files import Store
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from pyprof.core.model import Column
 from pyprof.export import dimensions
 from pyprof.export.events import MASK, Events, event, flow
 from pyprof.export.json_text import line, number, optional, select
-from pyprof.model import Column
 from pyprof.store.kinds import ON_GPU
 
 

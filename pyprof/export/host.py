@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pyprof.core.model import MARK, START_END, Bools, Column, Ints
 from pyprof.export import chrome_names, dimensions
 from pyprof.export.events import MASK, SHIFT, Events, event
 from pyprof.export.json_text import line, number, optional, quoted, select
-from pyprof.model import MARK, START_END, Bools, Column, Ints
 from pyprof.store.kinds import ON_CPU, OPERATOR_EVENT, PYTHON_FUNCTION
 
 

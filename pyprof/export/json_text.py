@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.model import Column, Ints
+from pyprof.core.model import Column, Ints
 
 _TEXT = pa.large_string()
 _DIGITS = pa.array([f".{number:03d}" for number in range(1000)], _TEXT)

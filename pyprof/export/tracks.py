@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyprof.core.model import Column, Ints
 from pyprof.export.json_text import quoted
-from pyprof.model import Column, Ints
 from pyprof.store.files import Store
 from pyprof.store.kinds import ON_GPU
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.facts.source import Source
-from pyprof.intervals import groups
-from pyprof.model import Bools, Column, Ints
+from pyprof.core.intervals import groups
+from pyprof.core.model import Bools, Column, Ints
+from pyprof.facts.steps.source import Source
 from pyprof.store.ids import first_id
 
 CPU = -1

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyprof.facts import gaps, iteration_cuts, rank_work
-from pyprof.facts.aggregation import aggregate
-from pyprof.facts.iteration_cuts import Iterations
-from pyprof.model import Trace
+from pyprof.core.model import Trace
+from pyprof.facts.host import gaps
+from pyprof.facts.ranks import rank_work
+from pyprof.facts.steps import iteration_cuts
+from pyprof.facts.steps.aggregation import aggregate
+from pyprof.facts.steps.iteration_cuts import Iterations
 from pyprof.store import files
 from pyprof.store.write import dimensions, facts
 from pyprof.store.write.run import Run

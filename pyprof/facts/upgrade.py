@@ -25,10 +25,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pyprof.facts import gaps, rank_work
-from pyprof.facts.aggregation import aggregate, aggregations
-from pyprof.model import Column
-from pyprof.prof.kernels import describe
+from pyprof.core.model import Column
+from pyprof.costs.kernels import describe
+from pyprof.facts.host import gaps
+from pyprof.facts.ranks import rank_work
+from pyprof.facts.steps.aggregation import aggregate, aggregations
 from pyprof.store import blocks
 from pyprof.store.files import OLDER, Store, create, ingest, schema, written
 from pyprof.store.write import columns

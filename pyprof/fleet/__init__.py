@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pyprof import inputs, scratch
-from pyprof.errors import FormatError, UsageError
-from pyprof.model import NOT_READ
-from pyprof.session import Profile
+from pyprof.core import inputs, scratch
+from pyprof.core.errors import FormatError, UsageError
+from pyprof.core.model import NOT_READ
+from pyprof.profiles import Profile
 from pyprof.store.files import Store
 from pyprof.store.fleet_folder import SUMMARY as SUMMARY
 
@@ -213,7 +213,7 @@ def _of_one_device(results: list[Done | FormatError]) -> dict[int, dict[str, Any
 
 def _of_one_cut(todo: list[Task], results: list[Done | FormatError]) -> dict[int, dict[str, Any]]:
     """Return the recordings that are cut into iterations in another way than the run is."""
-    from pyprof.facts.iteration_cuts import common
+    from pyprof.facts.steps.iteration_cuts import common
     from pyprof.parse.folder import order_of
 
     records = {number: one for number, one in enumerate(results) if not isinstance(one, FormatError)}

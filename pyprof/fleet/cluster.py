@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyprof.errors import WHERE, FormatError, PyProfError, UsageError, install
+from pyprof.core.errors import WHERE, FormatError, PyProfError, UsageError, install
 from pyprof.fleet import tasks
 from pyprof.fleet.tasks import Done, Task
 from pyprof.parse import pool

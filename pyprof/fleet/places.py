@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyprof import atomic_file
-from pyprof.errors import FormatError, PyProfError
+from pyprof.core import atomic_file
+from pyprof.core.errors import FormatError, PyProfError
 
 
 class Place:

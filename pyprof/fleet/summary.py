@@ -15,7 +15,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from pyprof.facts.steady_state import write_steady
+from pyprof.facts.steps.steady_state import write_steady
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.store.write import dimensions, parts

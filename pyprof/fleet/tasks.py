@@ -18,11 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 import pyprof
-from pyprof import scratch
-from pyprof.errors import FormatError
-from pyprof.facts import iteration_cuts
+from pyprof.core import scratch
+from pyprof.core.errors import FormatError
 from pyprof.facts.build import Recorded, build
-from pyprof.facts.iteration_cuts import Cut, Iterations
+from pyprof.facts.steps import iteration_cuts
+from pyprof.facts.steps.iteration_cuts import Cut, Iterations
 from pyprof.fleet import summary
 from pyprof.fleet.places import Place, digest
 from pyprof.parse import reader_process

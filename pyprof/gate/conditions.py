@@ -15,10 +15,10 @@ import re
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from pyprof.arguments import nearest
-from pyprof.errors import UsageError
-from pyprof.facts.gaps import CAUSES
-from pyprof.units import SIZES, TIMES
+from pyprof.core.arguments import nearest
+from pyprof.core.errors import UsageError
+from pyprof.core.units import SIZES, TIMES
+from pyprof.facts.host.gaps import CAUSES
 
 ALONE = ("step_time", "busy", "idle", "memory")
 WITH_PATTERN = ("op", "module", "kernel")

@@ -13,10 +13,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pyprof import __version__
+from pyprof.core.terminal import visible
+from pyprof.core.units import duration, size
 from pyprof.gate.significance import ALPHA
 from pyprof.gate.verdict import FAIL, PASS, UNKNOWN, Comparison, Outcome, Verdict
-from pyprof.terminal import visible
-from pyprof.units import duration, size
 
 _SHOWN = 10  # comparisons of one condition; JSON has all
 _MARKS = {FAIL: "FAIL", PASS: "pass", UNKNOWN: "?"}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.gate.conditions import ALONE, WITH_PATTERN, Condition
 from pyprof.gate.significance import ALPHA, Differences, Floats, block_length, blocks, differences, enough
 from pyprof.reports import per_iteration

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_ICON = Path(__file__).parents[1] / "viewer/static/icon.svg"
+_ICON = Path(__file__).parents[1] / "server/static/icon.svg"
 _SECONDS = 60  # until the server answers, on a slow disk
 
 

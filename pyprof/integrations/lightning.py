@@ -14,7 +14,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyprof.errors import MissingPackage
+from pyprof.core.errors import MissingPackage
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -24,11 +24,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from pyprof import __version__
-from pyprof.errors import PyProfError, UsageError
+from pyprof.core.errors import PyProfError, UsageError
 from pyprof.parse import folder
 from pyprof.parse.tracejson import graph_captures
-from pyprof.session import Profile
-from pyprof.viewer.addresses import address
+from pyprof.profiles import Profile
+from pyprof.views.addresses import address
 
 ROWS, MOST_ROWS = 50, 500  # of an answer: by default, and at most
 SIZE = 60_000  # characters of an answer's rows
@@ -228,8 +228,8 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
         `sort`: key of a column, with a minus for the largest first. At most 500 rows at a time: `next_offset` is where
         the next page begins."""
         from pyprof.reports import find
-        from pyprof.viewer.column_table import MOST_ROWS as SORTED
-        from pyprof.viewer.column_table import Frame, arrow
+        from pyprof.views.column_table import MOST_ROWS as SORTED
+        from pyprof.views.column_table import Frame, arrow
 
         report = find(name, **(options or {}))
         table, complete = _bounded(report.chunks(profiles.get(profile).source()), SORTED)
@@ -251,9 +251,9 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         """Describe one thing: figures with their definitions, texts, call stack, forward or backward partner, roofline.
         `operator`: an op_id (LINEAR_1); `kernel`: a full name; `event`: an id of the view kernels or copies, which has
         the idle time before it; `gap`: an id among the partners of an event, or "longest" for that of each device."""
-        from pyprof.facts.device_steps import activities
-        from pyprof.facts.gaps import longest
-        from pyprof.viewer import details, gap_details
+        from pyprof.facts.host.gaps import longest
+        from pyprof.facts.steps.device_steps import activities
+        from pyprof.views import details, gap_details
 
         one = profiles.get(profile)
         source = one.source()
@@ -402,7 +402,7 @@ def _plain(value: Any) -> Any:
 
 
 def _cells(table: Any) -> list[list[Any]]:
-    from pyprof.viewer.report_pages import plain_rows
+    from pyprof.views.report_pages import plain_rows
 
     return plain_rows(table, list(table.columns))
 

@@ -21,12 +21,12 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from pyprof import scratch
 from pyprof.capture.instrument import notebook_cells
 from pyprof.capture.schedule import profile
-from pyprof.errors import MissingPackage, PyProfError, UsageError
-from pyprof.session import Profile
-from pyprof.session import load as load_profile
+from pyprof.core import scratch
+from pyprof.core.errors import MissingPackage, PyProfError, UsageError
+from pyprof.profiles import Profile
+from pyprof.profiles import load as load_profile
 
 try:
     from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand

@@ -12,8 +12,8 @@ import base64
 from collections.abc import Callable
 from pathlib import Path
 
-from pyprof import scratch
-from pyprof.errors import UsageError
+from pyprof.core import scratch
+from pyprof.core.errors import UsageError
 from pyprof.integrations.notebook_progress import in_notebook
 
 

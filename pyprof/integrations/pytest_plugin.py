@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pyprof.session import Profile
+    from pyprof.profiles import Profile
 
 _STORAGE = ".pyprof"
 _SAFE = re.compile(r"[\w.-]+", re.ASCII)
@@ -131,7 +131,7 @@ def assert_no_regression(request: pytest.FixtureRequest) -> Callable[[Profile, s
         from pyprof.gate.conditions import parse
         from pyprof.gate.outputs import describe, text
         from pyprof.gate.verdict import FAIL, compare
-        from pyprof.session import Profile
+        from pyprof.profiles import Profile
 
         if not _is_name(name):
             raise ValueError(f"name {name!r}: use letters, digits, dots, hyphens and underscores.")
@@ -177,7 +177,7 @@ def _baseline(config: pytest.Config, name: str) -> Path | None:
 
 def _save(profile: Profile, target: Path) -> None:
     """Copy a recording into a set, completely or not at all; one in several files as a profile database."""
-    from pyprof import atomic_file
+    from pyprof.core import atomic_file
 
     target.parent.mkdir(parents=True, exist_ok=True)
     if profile.path.is_file():

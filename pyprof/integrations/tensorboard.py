@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensorboard.plugins import base_plugin
 
-from pyprof.errors import WHERE, install
-from pyprof.frame import numpy_conflict
+from pyprof.core.errors import WHERE, install
+from pyprof.core.frame import numpy_conflict
 
 if TYPE_CHECKING:
     from pyprof.integrations.tensorboard_page import Page

@@ -16,11 +16,12 @@ from a2wsgi import ASGIMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pyprof.viewer.app import create
-from pyprof.viewer.listed_library import ListedLibrary
-from pyprof.viewer.problems import Trouble
-from pyprof.viewer.request_context import Server
-from pyprof.viewer.security import Guard
+from pyprof.server.app import create
+from pyprof.server.listed_library import ListedLibrary
+from pyprof.server.problems import body, status
+from pyprof.server.request_context import Server
+from pyprof.server.security import Guard
+from pyprof.views.problems import Trouble
 
 # The frame of a tab is a page of TensorBoard's own origin.
 _FRAMED = {b"x-frame-options": b"SAMEORIGIN"}
@@ -85,7 +86,7 @@ def _framed(app: ASGIApp) -> ASGIApp:
             and scope["path"].endswith("/events")
         ):
             trouble = Trouble("missing", "There are no streams of events in TensorBoard.")
-            target = JSONResponse(trouble.body, trouble.status, media_type="application/problem+json")
+            target = JSONResponse(body(trouble), status(trouble), media_type="application/problem+json")
         await target(scope, receive, send_framed)
 
     return app_of_frame

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyprof.errors import MissingPackage
+from pyprof.core.errors import MissingPackage
 
 try:
     from transformers import TrainerCallback

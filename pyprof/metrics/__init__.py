@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyprof.registry import Registry, load_folder
+from pyprof.core.registry import Registry, load_folder
 
 # Parts of a worker's wall time and their headings, in the order of priority: time of two at once counts for the first.
 # Those that step_time has of another meaning, which is the TensorBoard plugin's, say whose they are.

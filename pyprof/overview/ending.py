@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from urllib.parse import quote
 
-from pyprof.terminal import columns, visible
+from pyprof.core.terminal import columns, visible
 
 PATIENCE = 5.0  # seconds until a line says what the program waits for
 _START = """import sys

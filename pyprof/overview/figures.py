@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pyprof.facts.places import user_line
-from pyprof.facts.source import Source
+from pyprof.core.symbols import short_name
+from pyprof.facts.host.places import user_line
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.reports.headline import Best, Step, findings, mean_step
@@ -21,7 +22,6 @@ from pyprof.rules import Outcome
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate
 from pyprof.store import reads
-from pyprof.symbols import short_name
 
 TOP = 5
 _SENTENCES, _LETTERS = 16, 1000  # of a verdict

@@ -14,11 +14,11 @@ from typing import Any
 
 import pandas as pd
 
+from pyprof.core.terminal import visible
+from pyprof.core.units import duration
 from pyprof.overview import lines
 from pyprof.overview.figures import Figures, Row
 from pyprof.reports.headline import Best, Step
-from pyprof.terminal import visible
-from pyprof.units import duration
 
 # Those of the page in its light theme (frontend/src/style.css), which are told apart without red or green cones too.
 _COLORS = {

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from pyprof.facts.source import Source
+from pyprof.core.terminal import visible
+from pyprof.core.units import duration
+from pyprof.facts.steps.source import Source
 from pyprof.overview.figures import Figures, Row
 from pyprof.reports import every, headline
 from pyprof.reports.headline import OPPORTUNITY, PHASES, Best, Step
 from pyprof.store import fleet_folder
-from pyprof.terminal import visible
-from pyprof.units import duration
 
 MOST = 24
 NOTHING = "Step na: nothing was recorded."

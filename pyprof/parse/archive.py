@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from pyprof import inputs, scratch
-from pyprof.errors import FormatError
+from pyprof.core import inputs, scratch
+from pyprof.core.errors import FormatError
 
 _MAX_FILES = 10_000
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")

@@ -18,9 +18,9 @@ import re
 
 import numpy as np
 
-from pyprof import arrow, intervals
-from pyprof.marker import EVALUATE, is_backward, is_qualified
-from pyprof.model import BPROP, Ints, Trace
+from pyprof.core import arrow, intervals
+from pyprof.core.marker import EVALUATE, is_backward, is_qualified
+from pyprof.core.model import BPROP, Ints, Trace
 from pyprof.parse.join import Spans
 from pyprof.parse.paths import BOUNDARY, OPERATOR
 

@@ -19,9 +19,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.marker import STOP, STOPPED, CallMarker, decode, encode, is_builtin_node
-from pyprof.model import MARK, Arg, Bools, Call, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.marker import STOP, STOPPED, CallMarker, decode, encode, is_builtin_node
+from pyprof.core.model import MARK, Arg, Bools, Call, Ints, Trace
 from pyprof.parse.saved_operands import SAVES_OPERANDS
 
 _UNPACK = re.compile(r"torch/utils/checkpoint\.py\(\d+\): unpack_hook")

@@ -22,13 +22,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from pyprof.errors import FormatError, UsageError
-from pyprof.model import NOT_READ, Process, Trace
+from pyprof.core.errors import FormatError, UsageError
+from pyprof.core.model import NOT_READ, Process, Trace
+from pyprof.core.sqlite_file import is_profile
 from pyprof.parse import archive, formats
 from pyprof.parse.heads import Head, number
 from pyprof.parse.merge import merge, processes
 from pyprof.parse.separation import Separation, Worker, separate
-from pyprof.sqlite_file import is_profile
 
 Reader = Callable[
     [Sequence[Path]], Sequence[Trace | FormatError]
@@ -41,7 +41,7 @@ _TRACE = re.compile(r"\.trace\.json(?:\.gz)?$", re.IGNORECASE)  # no other progr
 _STAMP = re.compile(r"(?P<worker>.+)\.(?P<stamp>[0-9]{1,30})")
 _RANK = re.compile(r"(?:^|[._-])rank[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
 _WORKER = re.compile(r"worker[_-]?([0-9]{1,7})(?=$|[._-])", re.IGNORECASE)
-NOTES = ".notes.json"  # files of annotations, beside what they are about (pyprof/viewer/notes.py)
+NOTES = ".notes.json"  # files of annotations, beside what they are about (pyprof/server/notes.py)
 _REPORTS = (".nsys-rep", ".qdrep")
 _CAPTURES = "capture_traces"
 _DATABASE, _OTHER = (

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.model import KERNEL, Column, Ints, Ops, Thread, Trace
+from pyprof.core.model import KERNEL, Column, Ints, Ops, Thread, Trace
 from pyprof.parse.join import link, nest_spans
 
 _MIN_SHARE = 0.6  # of a replay's kernels that must be those of a captured graph, in order

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pyprof.sqlite_file import Database
+from pyprof.core.sqlite_file import Database
 
 # libkineto counts times from the last multiple of three months of 30.44 days, ChromeTraceBaseTime. The multiple is
 # behind the events, which in a compressed file is out of reach: then times are known but for it.

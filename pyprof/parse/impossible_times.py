@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.model import Bools, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.model import Bools, Ints, Trace
 from pyprof.parse.join import link
 from pyprof.parse.trace_builder import Clock, take
 

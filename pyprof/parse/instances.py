@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof import arrow, intervals
-from pyprof.marker import EVALUATE, is_compiled
-from pyprof.model import Column, Ints, Site, Trace
+from pyprof.core import arrow, intervals
+from pyprof.core.marker import EVALUATE, is_compiled
+from pyprof.core.model import Column, Ints, Site, Trace
 from pyprof.parse.join import Spans, layers_outside
 from pyprof.parse.paths import BOUNDARY, OPERATOR, is_free, site
 from pyprof.parse.rows import self_times

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof import arrow, intervals
-from pyprof.marker import EVALUATE, announces_collective
-from pyprof.model import BPROP, PUSH_POP, START_END, Bools, Column, Gpu, Ints, Launches, Stack, Trace
+from pyprof.core import arrow, intervals
+from pyprof.core.marker import EVALUATE, announces_collective
+from pyprof.core.model import BPROP, PUSH_POP, START_END, Bools, Column, Gpu, Ints, Launches, Stack, Trace
+from pyprof.core.sqlite_file import concat
 from pyprof.parse.paths import (
     BOUNDARY,
     CALL,
@@ -33,7 +34,6 @@ from pyprof.parse.paths import (
 )
 from pyprof.parse.recompute import recomputed
 from pyprof.parse.trace_builder import take
-from pyprof.sqlite_file import concat
 
 _NONE = -1
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.errors import FormatError
-from pyprof.model import PUSH_POP, Functions, Trace
+from pyprof.core import intervals
+from pyprof.core.errors import FormatError
+from pyprof.core.model import PUSH_POP, Functions, Trace
 from pyprof.parse.trace_builder import count, take
 
 DEEPEST = 2_000

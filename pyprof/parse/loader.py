@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from pyprof import inputs, scratch
-from pyprof.errors import FormatError
-from pyprof.model import Device, Trace
+from pyprof.core import inputs, scratch
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Device, Trace
+from pyprof.core.sqlite_file import MAGIC, is_profile, is_sqlite, tables
 from pyprof.parse import (
     archive,
     early_stop,
@@ -26,7 +27,6 @@ from pyprof.parse import (
     reader_process,
 )
 from pyprof.parse.formats import EXPECTED, NO_RECORDING, formats
-from pyprof.sqlite_file import MAGIC, is_profile, is_sqlite, tables
 
 _Read = TypeVar("_Read")
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pyprof.model import Call, Column, Device, Gpu, Ints, Ops, Process, Stack, Strings, Thread, Trace
+from pyprof.core.model import Call, Column, Device, Gpu, Ints, Ops, Process, Stack, Strings, Thread, Trace
 
 # 2001 as ns of the unix epoch. Clocks that count from the start of a session or of the machine are far below.
 _EPOCH = 10**18

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.api_names import starts_one_kernel, without_version
-from pyprof.model import Bools, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.api_names import starts_one_kernel, without_version
+from pyprof.core.model import Bools, Ints, Trace
 from pyprof.parse.join import link
 
 _END = " whose work is not in the file"

@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
+from pyprof.core.sqlite_file import is_profile
 from pyprof.parse import folder as folders
 from pyprof.parse.folder import NOTES, Source
-from pyprof.sqlite_file import is_profile
 
 _MOST = 100_000  # files and folders of a search: the home of a user may have millions
 _PROGRAMS = ("node_modules", "site-packages", "__pycache__")  # folders with many files, none a recording

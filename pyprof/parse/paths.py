@@ -16,7 +16,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from pyprof.marker import (
+from pyprof.core.marker import (
     ACCUMULATE,
     CHECKPOINT_BACKWARD,
     CLOSURE,
@@ -37,7 +37,7 @@ from pyprof.marker import (
     is_qualified,
     user_frames,
 )
-from pyprof.model import (
+from pyprof.core.model import (
     BACKWARD,
     BPROP,
     FORWARD,
@@ -53,7 +53,7 @@ from pyprof.model import (
     Stack,
     Tensor,
 )
-from pyprof.serving import step_of
+from pyprof.core.serving import step_of
 
 # Source of a text: a range, a range with a suffix of emit_nvtx, an operator event of PyProf's own capture.
 PLAIN, SUFFIXED, EVENT = 0, 1, 2

@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
 from pyprof.parse import reader_process
 
 _MIN_BYTES = 1 << 27  # bytes to read that make up for a child's start of half a second

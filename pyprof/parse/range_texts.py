@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof import arrow
-from pyprof.marker import CALL_IDS, SEQ, SUFFIX, VARYING
-from pyprof.model import Bools, Column, Ints, Strings
+from pyprof.core import arrow
+from pyprof.core.marker import CALL_IDS, SEQ, SUFFIX, VARYING
+from pyprof.core.model import Bools, Column, Ints, Strings
 
 _PARTS = rf"(?s)\A(?P<head>[^{{].*?)(?P<tail>{SUFFIX})\z"
 _NUMBER = rf"(?s){SEQ}(?:,.*)?\z"

@@ -15,9 +15,9 @@ import re
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.marker import ACCUMULATE, CHECKPOINT_BACKWARD, EVALUATE, is_builtin_node
-from pyprof.model import Bools, Column, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.marker import ACCUMULATE, CHECKPOINT_BACKWARD, EVALUATE, is_builtin_node
+from pyprof.core.model import Bools, Column, Ints, Trace
 from pyprof.parse.paths import BOUNDARY, CALL, OPERATOR, OTHER, Label
 
 _CHECKPOINT = re.compile(r"torch/utils/checkpoint\.py\(")

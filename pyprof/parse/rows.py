@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof import arrow, intervals
-from pyprof.errors import FormatError
-from pyprof.marker import EVALUATE
-from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
+from pyprof.core import arrow, intervals
+from pyprof.core.errors import FormatError
+from pyprof.core.marker import EVALUATE
+from pyprof.core.model import KERNELS, OPERATOR, Bools, Column, Ints, Rows, Site, Stack, Trace
+from pyprof.core.symbols import demangle, short_name
 from pyprof.parse.backward_links import pair
 from pyprof.parse.join import Spans, layers_outside, link, nest_spans
 from pyprof.parse.paths import Place, site, with_stack
-from pyprof.symbols import demangle, short_name
 
 _NONE = -1
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof import arrow
-from pyprof.model import (
+from pyprof.core import arrow
+from pyprof.core.model import (
     Bools,
     Column,
     Functions,
@@ -27,8 +27,8 @@ from pyprof.model import (
     Thread,
     Trace,
 )
+from pyprof.core.sqlite_file import Batch, Database, required
 from pyprof.parse import range_texts
-from pyprof.sqlite_file import Batch, Database, required
 
 _Table = TypeVar("_Table", Ranges, Launches, Gpu, Ops, Functions)
 

@@ -6,7 +6,7 @@ them up with getattr, and arguments are written as literals. Values of tensors a
 random numbers, indices that are in range for whatever they point into, or the kind in `_KINDS` where an operator
 needs it.
 
->>> from pyprof.model import Arg
+>>> from pyprof.core.model import Arg
 >>> print(literal(Call("aten", "aten::mm", (Arg("", Tensor((2, 3), "float32")), Arg("", 1.5)))))
 [
     TensorSpec((2, 3), "float32", None, "normal", 2),
@@ -19,10 +19,10 @@ from __future__ import annotations
 import math
 import re
 
-from pyprof.errors import UsageError
-from pyprof.model import DTYPE_BITS, Call, Other, Tensor, Value
-from pyprof.prof.cost import TORCHS_OWN, find
-from pyprof.terminal import visible
+from pyprof.core.errors import UsageError
+from pyprof.core.model import DTYPE_BITS, Call, Other, Tensor, Value
+from pyprof.core.terminal import visible
+from pyprof.costs.cost import TORCHS_OWN, find
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,30}")

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.arguments import nearest
-from pyprof.errors import UsageError
-from pyprof.model import Column
-from pyprof.prof.columns import COLUMNS, Cells, Reals, Spec, Texts, View
-from pyprof.terminal import cell, visible
+from pyprof.core.arguments import nearest
+from pyprof.core.errors import UsageError
+from pyprof.core.model import Column
+from pyprof.core.terminal import cell, visible
+from pyprof.costs.columns import COLUMNS, Cells, Reals, Spec, Texts, View
 
 DEFAULT = ("idx", "dir", "sub", "mod", "op", "kernel", "params", "sil")
 _BLOCK = 65536

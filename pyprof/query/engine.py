@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof.arguments import nearest
-from pyprof.errors import PyProfError, UsageError
-from pyprof.marker import readable
+from pyprof.core.arguments import nearest
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.core.marker import readable
 from pyprof.query.views import VIEWS, statements
 from pyprof.store import access
 from pyprof.store.files import Store

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyprof.errors import PyProfError
+from pyprof.core.errors import PyProfError
 from pyprof.parse.reader_process import ended, serving, start
 from pyprof.query.engine import ALL, Answer, Bounds, Queries, gathered, time_is_up
 

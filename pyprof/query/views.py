@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyprof.api_names import API_KINDS
-from pyprof.model import DIRECTIONS, MARK, MEMORY_KINDS, NO_DIRECTION, NO_PHASE, PHASES, PUSH_POP, START_END
+from pyprof.core.api_names import API_KINDS
+from pyprof.core.model import (
+    DIRECTIONS,
+    MARK,
+    MEMORY_KINDS,
+    NO_DIRECTION,
+    NO_PHASE,
+    PHASES,
+    PUSH_POP,
+    START_END,
+)
 from pyprof.store.ids import WORKER_SHIFT
 from pyprof.store.kinds import IS_COPY, IS_KERNEL, IS_SET, ON_CPU, OPERATOR_EVENT, PYTHON_FUNCTION
 

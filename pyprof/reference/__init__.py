@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyprof.registry import Registry, load_folder
+from pyprof.core.registry import Registry, load_folder
 
 PAGES: Registry[Callable[[], str]] = Registry("page")
 

@@ -3,7 +3,7 @@
 
 import sys
 
-from pyprof.arguments import nearest
+from pyprof.core.arguments import nearest
 from pyprof.reference import pages
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.prof.columns import COLUMNS
+from pyprof.costs.columns import COLUMNS
 from pyprof.reference import page
 
 

@@ -12,11 +12,11 @@ import inspect
 import re
 from collections.abc import Callable
 
-from pyprof.model import Cost
-from pyprof.prof.cost import Formula, formulas
-from pyprof.prof.ops.pointwise import Derivative
-from pyprof.prof.ops.reduction import Reduction
-from pyprof.prof.reasons import REASONS
+from pyprof.core.model import Cost
+from pyprof.costs.cost import Formula, formulas
+from pyprof.costs.ops.pointwise import Derivative
+from pyprof.costs.ops.reduction import Reduction
+from pyprof.costs.reasons import REASONS
 from pyprof.reference import page
 
 _SOURCE = re.compile(r"\s*Sources?: (.*)$", re.DOTALL)
@@ -36,7 +36,7 @@ def summary(doc: str) -> tuple[str, str]:
 def describe_closure(function: Callable[..., Cost]) -> str:
     """Describe a formula generated from a table by the values of its row.
 
-    >>> from pyprof.prof.ops.pointwise import MUL, _binary
+    >>> from pyprof.costs.ops.pointwise import MUL, _binary
     >>> describe_closure(_binary(1, MUL, False))
     'backward (1, 1), flops 1'
     """
@@ -99,7 +99,7 @@ def markdown() -> str:
         "",
     ]
     for family in sorted(families):
-        module = importlib.import_module(f"pyprof.prof.ops.{family}")
+        module = importlib.import_module(f"pyprof.costs.ops.{family}")
         about = (inspect.getdoc(module) or "").split(">>>")[0].strip()
         lines += [
             f"## {family}",

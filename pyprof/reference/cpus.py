@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.prof.hardware.cpu_table import CORES, Rates
+from pyprof.costs.hardware.cpu_table import CORES, Rates
 from pyprof.reference import page
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.prof.hardware.gpu_table import LOOKED_UP, PRODUCTS, Product
+from pyprof.costs.hardware.gpu_table import LOOKED_UP, PRODUCTS, Product
 from pyprof.reference import page
 
 

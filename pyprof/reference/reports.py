@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pyprof.facts.categories import CATEGORIES, CATEGORY_OF_FAMILY, CATEGORY_OF_KIND
+from pyprof.facts.device.categories import CATEGORIES, CATEGORY_OF_FAMILY, CATEGORY_OF_KIND
 from pyprof.reference import page
 from pyprof.reports import Option, Report, diff, every
 
@@ -59,7 +59,7 @@ _CATEGORIES = """## Categories of work
 The kind of a kernel, derived from its name (docs/roofline.md), decides the category of its work. For kernels that copy,
 sort, reduce or have no known kind, the name identifies the routing of mixtures of experts, and for copies also gathers
 and scatters. If it identifies nothing, the family of the operator that launched the kernel decides: the file of
-`pyprof/prof/ops` with its formula. Operators of a recording without a GPU are classified by their family.
+`pyprof/costs/ops` with its formula. Operators of a recording without a GPU are classified by their family.
 """
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
+from pyprof.core.registry import load_folder
 from pyprof.reference import page
-from pyprof.registry import load_folder
 from pyprof.rules import RULES, Rule
 from pyprof.rules.event_sample import SAMPLE_EVENTS
 from pyprof.rules.thresholds import LIMITS, Limit

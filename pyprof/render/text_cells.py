@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyprof.core.terminal import cell, json_text, visible
 from pyprof.reports import Column
-from pyprof.terminal import cell, json_text, visible
 
 _NEEDS_QUOTES = re.compile(r'[",\n]|^\s|\s$|^$')
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")

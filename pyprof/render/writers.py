@@ -25,10 +25,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof import atomic_file
-from pyprof.arguments import nearest
-from pyprof.errors import PyProfError, UsageError
-from pyprof.facts.source import Source
+from pyprof.core import atomic_file
+from pyprof.core.arguments import nearest
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.facts.steps.source import Source
 from pyprof.render import text_cells
 from pyprof.render.fit import Screen
 from pyprof.render.layout import TextColumn, cut, lines

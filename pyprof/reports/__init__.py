@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyprof.arguments import nearest
-from pyprof.errors import UsageError
-from pyprof.facts.source import Source
+from pyprof.core.arguments import nearest
+from pyprof.core.errors import UsageError
+from pyprof.core.registry import Registry, load_folder
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import FIGURES
-from pyprof.registry import Registry, load_folder
 
 if TYPE_CHECKING:
     import pandas as pd

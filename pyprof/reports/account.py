@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.facts import gaps
-from pyprof.facts.collective_groups import MUTUAL, collectives
-from pyprof.facts.device_steps import Steps, activities, used_steps
-from pyprof.facts.partition import Union
-from pyprof.facts.places import PLACE_COLUMNS
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
-from pyprof.model import MEMCPY, RECOMPUTE, Bools, Ints
+from pyprof.core.model import MEMCPY, RECOMPUTE, Bools, Ints
+from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host import gaps
+from pyprof.facts.host.places import PLACE_COLUMNS
+from pyprof.facts.ranks.collective_groups import MUTUAL, collectives
+from pyprof.facts.steps.device_steps import Steps, activities, used_steps
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.host_account import CAUSES, LOADING, host_account
 from pyprof.reports.idle import IDLE, idle_sums

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pyprof.core.model import PHASES, Bools, Column, Ints
 from pyprof.facts.allocations import CPU, Allocations, allocations, pairs, successors
-from pyprof.facts.dataframes import integer
-from pyprof.facts.host_work import HostWork
-from pyprof.facts.source import Source
-from pyprof.model import PHASES, Bools, Column, Ints
+from pyprof.facts.host.host_work import HostWork
+from pyprof.facts.steps.dataframes import integer
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import Option, View, report
 from pyprof.reports.step_time import WORKER

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.api_names import without_version
-from pyprof.facts.source import API_KINDS, Source
-from pyprof.facts.timeline import Activity
-from pyprof.model import Ints
+from pyprof.core.api_names import without_version
+from pyprof.core.model import Ints
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.source import API_KINDS, Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started
 from pyprof.reports.step_time import WORKER

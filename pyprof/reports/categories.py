@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyprof.facts.categories import of_kernel, of_operator
-from pyprof.facts.partition import Union
-from pyprof.facts.source import Source
-from pyprof.intervals import groups
-from pyprof.model import KERNELS, MEMCPY, MEMSET, OPERATOR, Ints
-from pyprof.model import Column as Values
+from pyprof.core.intervals import groups
+from pyprof.core.model import KERNELS, MEMCPY, MEMSET, OPERATOR, Ints
+from pyprof.core.model import Column as Values
+from pyprof.facts.device.categories import of_kernel, of_operator
+from pyprof.facts.device.partition import Union
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import codes, launched_parts
 from pyprof.store.ids import worker_of

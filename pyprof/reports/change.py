@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pyprof.facts.places import user_line
-from pyprof.facts.source import Source
+from pyprof.core.units import duration, percent
+from pyprof.facts.host.places import user_line
+from pyprof.facts.steps.source import Source
 from pyprof.reports.headline import first_sentence
 from pyprof.reports.host_account import LOADING, OUTSIDE
 from pyprof.reports.idle import IDLE
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import BOUNDS, evaluate
-from pyprof.units import duration, percent
 
 _LEAST = 0.1  # of the step's change
 _MOST = 3  # parts, and findings

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.rank_clocks import clocks as rank_clocks
-from pyprof.facts.source import Source
+from pyprof.facts.ranks.rank_clocks import clocks as rank_clocks
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads

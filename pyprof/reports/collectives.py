@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.bandwidth import factors, has_factor, sizes
-from pyprof.facts.collective_groups import MUTUAL, collectives, within
-from pyprof.facts.rank_clocks import clocks, common
-from pyprof.facts.source import Source
+from pyprof.facts.device.bandwidth import factors, has_factor, sizes
+from pyprof.facts.ranks.collective_groups import MUTUAL, collectives, within
+from pyprof.facts.ranks.rank_clocks import clocks, common
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DTYPE, GROUP, NAME, world
 from pyprof.reports.operator_queries import spans

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.bandwidth import factors, sizes
-from pyprof.facts.collective_groups import collectives, within
-from pyprof.facts.device_steps import step_numbers
-from pyprof.facts.source import Source
+from pyprof.facts.device.bandwidth import factors, sizes
+from pyprof.facts.ranks.collective_groups import collectives, within
+from pyprof.facts.steps.device_steps import step_numbers
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import STEP, WORKER

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.coverage import ledger
-from pyprof.facts.source import Source
+from pyprof.facts.steps.coverage import ledger
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER

@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.critical_path import PARTS, Paths, Rank, numbered
-from pyprof.facts.path_walk import paths
-from pyprof.facts.places import PLACE_COLUMNS, place_texts
-from pyprof.facts.source import Source
+from pyprof.facts.host.places import PLACE_COLUMNS, place_texts
+from pyprof.facts.path.critical_path import PARTS, Paths, Rank, numbered
+from pyprof.facts.path.path_walk import paths
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.idle import IN_PROGRAM
 from pyprof.reports.step_time import STEP

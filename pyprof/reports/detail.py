@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, efficiency, figure, report, spread
 from pyprof.reports.operator_queries import SPREADS, operators
 

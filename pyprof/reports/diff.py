@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.errors import UsageError
-from pyprof.facts.coverage import missing
-from pyprof.facts.source import Source
-from pyprof.model import NO_DIRECTION, NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
+from pyprof.core.errors import UsageError
+from pyprof.core.model import NO_DIRECTION, NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
+from pyprof.facts.steps.coverage import missing
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations
 from pyprof.reports.operator_queries import SELECTED, direction, frame, total

@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.core.model import Bools, Ints
+from pyprof.core.model import Column as Values
+from pyprof.facts.steps.source import Source
 from pyprof.metrics.work import MOST
-from pyprof.model import Bools, Ints
-from pyprof.model import Column as Values
 from pyprof.reports import Column
 from pyprof.reports.operator_queries import SELECTED, frame
 from pyprof.store.kinds import COMPUTES

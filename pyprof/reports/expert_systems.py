@@ -7,7 +7,7 @@ import json
 
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.rules.evaluation import evaluate
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.communication import LIBRARIES, OTHER, libraries
-from pyprof.facts.critical_path import COMMUNICATION, RANKS, Rank
-from pyprof.facts.device_steps import activities
-from pyprof.facts.path_walk import paths
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
+from pyprof.facts.device.communication import LIBRARIES, OTHER, libraries
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.path.critical_path import COMMUNICATION, RANKS, Rank
+from pyprof.facts.path.path_walk import paths
+from pyprof.facts.steps.device_steps import activities
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DEVICE
 from pyprof.reports.step_time import WORKER

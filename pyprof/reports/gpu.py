@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts import launch_stats
-from pyprof.facts.concurrency import integral
-from pyprof.facts.device_steps import Steps, activities
-from pyprof.facts.partition import Union
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
+from pyprof.core.model import Bools, Ints
+from pyprof.facts.device import launch_stats
+from pyprof.facts.device.concurrency import integral
+from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.device_steps import Steps, activities
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import share
-from pyprof.model import Bools, Ints
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER, concat_rows
 

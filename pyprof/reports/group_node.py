@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof import model
-from pyprof.facts.dataframes import integer
-from pyprof.facts.source import Source
-from pyprof.model import Ints
+from pyprof.core import model
+from pyprof.core.model import Ints
+from pyprof.facts.steps.dataframes import integer
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.operator_queries import SPREADS, counted, operators

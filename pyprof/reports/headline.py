@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import activities, marked_numbers
-from pyprof.facts.source import Source
-from pyprof.facts.steady_state import UNEVEN
+from pyprof.core.units import duration
+from pyprof.facts.steps.device_steps import activities, marked_numbers
+from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.steady_state import UNEVEN
 from pyprof.metrics import share
 from pyprof.reports import find
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
@@ -23,7 +24,6 @@ from pyprof.rules.evaluation import BOUNDS, NOTES
 from pyprof.rules.steps import missing_work
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.units import duration
 
 # Parts of a rank's work, as of `rank_work.PARTS`.
 IN_PART = {

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import Steps
-from pyprof.facts.host_work import HostWork, main_thread
-from pyprof.facts.operator_tree import operator_name
-from pyprof.facts.partition import NOTHING, Union
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
-from pyprof.marker import COLLECTION, SAVING
-from pyprof.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
+from pyprof.core.marker import COLLECTION, SAVING
+from pyprof.core.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
+from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.host_work import HostWork, main_thread
+from pyprof.facts.host.operator_tree import operator_name
+from pyprof.facts.steps.device_steps import Steps
+from pyprof.facts.steps.source import Source
 from pyprof.store import reads
 
 _AT_ONCE = 1 << 18  # executions of operators

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import activities
-from pyprof.facts.gaps import CAUSES, describe_places, gaps_within
-from pyprof.facts.places import PLACE_COLUMNS
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.gaps import CAUSES, describe_places, gaps_within
+from pyprof.facts.host.places import PLACE_COLUMNS
+from pyprof.facts.steps.device_steps import activities
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.step_time import WORKER
 

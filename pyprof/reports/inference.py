@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof import intervals
-from pyprof.facts.iteration_cuts import server_steps
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
+from pyprof.core import intervals
+from pyprof.core.serving import step_of
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.iteration_cuts import server_steps
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
-from pyprof.serving import step_of
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.dataframes import category, integer, steps_of
-from pyprof.facts.source import Source
-from pyprof.model import KERNELS, KINDS, OPERATOR, Column, Ints
+from pyprof.core.model import KERNELS, KINDS, OPERATOR, Column, Ints
+from pyprof.facts.steps.dataframes import category, integer, steps_of
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE

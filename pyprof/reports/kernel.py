@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.source import Source
-from pyprof.model import KINDS
+from pyprof.core.model import KINDS
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, efficiency, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
 from pyprof.reports.operator_queries import SELECTED, clear_unknown, frame

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.facts import launch_stats
-from pyprof.facts.dataframes import category
-from pyprof.facts.source import Source
-from pyprof.model import KERNELS, Ints
-from pyprof.model import Column as Values
+from pyprof.core.model import KERNELS, Ints
+from pyprof.core.model import Column as Values
+from pyprof.facts.device import launch_stats
+from pyprof.facts.steps.dataframes import category
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import codes, distinct, launched_parts
 from pyprof.reports.operators import eligible

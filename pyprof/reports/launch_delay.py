@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import Steps, activities
-from pyprof.facts.partition import Union
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
-from pyprof.model import Bools, Ints
+from pyprof.core.model import Bools, Ints
+from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.device_steps import Steps, activities
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distinct, distribution, spans
 from pyprof.reports.step_time import WORKER

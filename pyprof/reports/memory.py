@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyprof.core.model import Bools, Column, Ints
 from pyprof.facts.allocations import CPU, Allocations, allocations, pairs
-from pyprof.facts.dataframes import integer
-from pyprof.facts.operator_tree import Enclosing, enclosing, operator_name
-from pyprof.facts.source import Source
-from pyprof.model import Bools, Column, Ints
+from pyprof.facts.host.operator_tree import Enclosing, enclosing, operator_name
+from pyprof.facts.steps.dataframes import integer
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import Option, View, report
 from pyprof.reports.step_time import WORKER

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
-from pyprof.model import MEMORY_KINDS, Ints
+from pyprof.core.model import MEMORY_KINDS, Ints
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import distinct, spans
 from pyprof.reports.step_time import WORKER

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
-from pyprof.model import Ints
+from pyprof.core.model import Ints
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.group_node import add_up, tree
 from pyprof.reports.operator_queries import operators

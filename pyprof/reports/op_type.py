@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
 from pyprof.reports.operator_queries import SELECTED, SPREADS, clear_unknown, frame, spreads

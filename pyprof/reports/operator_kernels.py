@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.operator_tree import Tree, operator_name, tree
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.operator_tree import Tree, operator_name, tree
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import spans, started
 from pyprof.store import reads

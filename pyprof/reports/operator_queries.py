@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
-from pyprof.model import DIRECTIONS, Bools, Column, Ints
+from pyprof.core.model import DIRECTIONS, Bools, Column, Ints
+from pyprof.facts.steps.source import Source
 from pyprof.store.kinds import IS_KERNEL
 
 SPREADS = ("cpu", "gpu", "overhead", "idle")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
-from pyprof.marker import CallMarker, OperatorMarker, announces_collective, decode
+from pyprof.core.marker import CallMarker, OperatorMarker, announces_collective, decode
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, efficiency, report
 from pyprof.reports.operator_queries import spans, started
 from pyprof.store import reads

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import Steps, activities
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.device_steps import Steps, activities
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER, concat_rows, of_steps
 

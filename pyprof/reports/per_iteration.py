@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyprof.facts.device_steps import Steps, activities
-from pyprof.facts.source import Source
-from pyprof.facts.steady_state import used
-from pyprof.facts.timeline import Activity
-from pyprof.model import Ints
+from pyprof.core.model import Ints
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.steps.device_steps import Steps, activities
+from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.steady_state import used
 from pyprof.reports import complete, diff
 from pyprof.reports.idle import IDLE
 from pyprof.reports.waterfall import divide

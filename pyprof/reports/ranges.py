@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof import intervals
-from pyprof.facts.source import Source
-from pyprof.facts.timeline import Activity
-from pyprof.facts.user_ranges import instances
-from pyprof.model import PUSH_POP, START_END
+from pyprof.core import intervals
+from pyprof.core.model import PUSH_POP, START_END
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.user_ranges import instances
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER

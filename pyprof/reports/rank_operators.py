@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.detail import OP_ID
 from pyprof.store import reads

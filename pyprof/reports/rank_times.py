@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import activities
-from pyprof.facts.source import Source
+from pyprof.facts.steps.device_steps import activities
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.step_time import WORKER
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.collective_groups import collectives
-from pyprof.facts.rank_steps import NEAR, apart, rank_steps
-from pyprof.facts.source import Source
-from pyprof.model import Bools
+from pyprof.core.model import Bools
+from pyprof.facts.ranks.collective_groups import collectives
+from pyprof.facts.ranks.rank_steps import NEAR, apart, rank_steps
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER

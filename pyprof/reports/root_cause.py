@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.root_causes import NAMES, root_causes
-from pyprof.facts.source import Source
+from pyprof.facts.path.root_causes import NAMES, root_causes
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DEVICE
 from pyprof.reports.operator_queries import spans

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.sequences import LONGEST, SHORTEST, repeats
-from pyprof.facts.source import Source
-from pyprof.model import KERNELS, MEMCPY, MEMSET, Ints
+from pyprof.core.model import KERNELS, MEMCPY, MEMSET, Ints
+from pyprof.facts.steps.sequences import LONGEST, SHORTEST, repeats
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.source import Source
-from pyprof.model import KERNEL, Ints
+from pyprof.core.model import KERNEL, Ints
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.operator_queries import codes, distinct, launched
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, View, report
 from pyprof.reports.operator_queries import operators
 

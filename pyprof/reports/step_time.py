@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts import loader_work
-from pyprof.facts.device_steps import Steps, activities
-from pyprof.facts.partition import Union
-from pyprof.facts.source import Source
-from pyprof.facts.step_phases import IDLE, PHASES, phases, split
-from pyprof.facts.timeline import Activity
+from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host import loader_work
+from pyprof.facts.steps.device_steps import Steps, activities
+from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.step_phases import IDLE, PHASES, phases, split
 from pyprof.reports import Column, Option, View, report
 
 WORKER = Column("worker", "Worker", "", "Process that ran it.", str)

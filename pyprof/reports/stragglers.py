@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.delay_causes import explain_delays
-from pyprof.facts.rank_work import PARTS
-from pyprof.facts.source import Source
-from pyprof.facts.stragglers import arrivals, computation
+from pyprof.facts.ranks.delay_causes import explain_delays
+from pyprof.facts.ranks.rank_work import PARTS
+from pyprof.facts.ranks.stragglers import arrivals, computation
+from pyprof.facts.steps.source import Source
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DEVICE, DTYPE, GROUP, NAME
 from pyprof.reports.operator_queries import spans

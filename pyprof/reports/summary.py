@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import FIGURES, METRICS, Figure
 from pyprof.reports import Column, Section, View, report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pyprof.facts.source import Source
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import METRICS, share
 from pyprof.reports import Column, View, figure, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE, USING

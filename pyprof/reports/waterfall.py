@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import Steps, activities, used_steps
-from pyprof.facts.gaps import by_cause
-from pyprof.facts.partition import Union, partition
-from pyprof.facts.source import API_KINDS, Source
-from pyprof.facts.timeline import Activity
-from pyprof.model import MEMCPY, Bools, Ints
+from pyprof.core.model import MEMCPY, Bools, Ints
+from pyprof.facts.device.partition import Union, partition
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.gaps import by_cause
+from pyprof.facts.steps.device_steps import Steps, activities, used_steps
+from pyprof.facts.steps.source import API_KINDS, Source
 from pyprof.reports import Column, complete
 from pyprof.reports.account import waits
 from pyprof.reports.idle import IDLE

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from inspect import cleandoc
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyprof.registry import Registry
+from pyprof.core.registry import Registry
 
 if TYPE_CHECKING:
     from pyprof.rules.context import Run

@@ -7,11 +7,11 @@ from bisect import bisect_right
 
 import pandas as pd
 
+from pyprof.core.units import percent
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.units import percent
 
 _PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")
 _WHOLE = "multi_head_attention_forward"

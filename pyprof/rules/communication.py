@@ -6,16 +6,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.bandwidth import sizes
-from pyprof.facts.collective_groups import collectives
-from pyprof.facts.communication import names
-from pyprof.model import KERNEL, KERNELS
+from pyprof.core.model import KERNEL, KERNELS
+from pyprof.core.units import percent, size
+from pyprof.facts.device.bandwidth import sizes
+from pyprof.facts.device.communication import names
+from pyprof.facts.ranks.collective_groups import collectives
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
-from pyprof.units import percent, size
 
 _NOTICED = 0.01  # of the time of collectives: a wait for a rank that is worth a word
 _LATE = ("R08", "R09", "R30", "R33", "R49")  # what may hold up one of the ranks

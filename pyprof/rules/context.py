@@ -15,20 +15,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.coverage import missing_launches
-from pyprof.facts.device_steps import activities
-from pyprof.facts.host_work import HostWork
-from pyprof.facts.partition import NOTHING, Union
-from pyprof.facts.source import Source
-from pyprof.facts.steady_state import LEAST_STEADY, spread, used
-from pyprof.facts.what_if import Edit, together
-from pyprof.facts.window import window
+from pyprof.core.model import KERNEL, OPERATOR, Ints
+from pyprof.core.model import Device as Recorded
+from pyprof.core.units import duration
+from pyprof.costs.hardware import gpus
+from pyprof.costs.hardware.gpus import Gpu
+from pyprof.costs.hardware.machine import Hardware
+from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.host.host_work import HostWork
+from pyprof.facts.path.what_if import Edit, together
+from pyprof.facts.steps.coverage import missing_launches
+from pyprof.facts.steps.device_steps import activities
+from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.steady_state import LEAST_STEADY, spread, used
+from pyprof.facts.steps.window import window
 from pyprof.metrics import Device, Window
-from pyprof.model import KERNEL, OPERATOR, Ints
-from pyprof.model import Device as Recorded
-from pyprof.prof.hardware import gpus
-from pyprof.prof.hardware.gpus import Gpu
-from pyprof.prof.hardware.machine import Hardware
 from pyprof.rules import Finding, NeedsFacts, Outcome
 from pyprof.rules.event_sample import Sample, kind, read
 from pyprof.rules.savings import Savings
@@ -37,7 +38,6 @@ from pyprof.rules.steady_steps import SteadySteps
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
 from pyprof.store import blocks, reads
-from pyprof.units import duration
 
 _TOP = 5  # rows of evidence
 NOT_CUT = " (No steps were found: one-time work may be included.)"

@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from pyprof.prof.attribution.attribute import USED
+from pyprof.core.units import duration, percent
+from pyprof.costs.attribution.attribute import USED
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
@@ -16,7 +17,6 @@ from pyprof.rules.peaks import HALF, products
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import duration, percent
 
 _LAYOUT = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensortransform|batched_transpose", re.I

@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.communication import names
-from pyprof.model import KERNELS
+from pyprof.core.model import KERNELS
+from pyprof.core.units import percent, size
+from pyprof.facts.device.communication import names
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU, STEPS
 from pyprof.rules.thresholds import limit
-from pyprof.units import percent, size
 
 _PAGEABLE, _PINNED, _DEVICE = 0, 1, 2  # kinds of memory, as Nsight numbers them
 _HOST = (_PAGEABLE, _PINNED)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.categories import of_operator
-from pyprof.model import OPTIMIZER
-from pyprof.prof.hardware import cpus
+from pyprof.core.model import OPTIMIZER
+from pyprof.core.units import duration, percent
+from pyprof.costs.hardware import cpus
+from pyprof.facts.device.categories import of_operator
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.slow_calls import excess
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import duration, percent
 
 
 def _operators(run: Run) -> pd.DataFrame | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.model import BPROP
+from pyprof.core.model import BPROP
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.collective_groups import collectives
-from pyprof.facts.delay_causes import explain_delays
-from pyprof.facts.partition import Union
-from pyprof.facts.root_causes import NAMES, root_causes
-from pyprof.facts.source import Source
-from pyprof.facts.stragglers import arrivals, computation
-from pyprof.facts.what_if import Edit
-from pyprof.prof.kernels import COMMUNICATION
+from pyprof.core.units import duration
+from pyprof.costs.kernels import COMMUNICATION
+from pyprof.facts.device.partition import Union
+from pyprof.facts.path.root_causes import NAMES, root_causes
+from pyprof.facts.path.what_if import Edit
+from pyprof.facts.ranks.collective_groups import collectives
+from pyprof.facts.ranks.delay_causes import explain_delays
+from pyprof.facts.ranks.stragglers import arrivals, computation
+from pyprof.facts.steps.source import Source
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
@@ -24,7 +25,6 @@ from pyprof.rules.slow_operators import slow_operators
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.store.ids import first_id
-from pyprof.units import duration
 
 _LEAST = 3  # steps
 _OF_HOSTS = ("R08", "R09", "R33", "R49")  # what makes a host slow and has a finding of its own

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyprof.facts.source import Source
+from pyprof.core.registry import load_folder
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import share
-from pyprof.registry import load_folder
 from pyprof.rules import RULES, NeedsFacts, Outcome, Rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit

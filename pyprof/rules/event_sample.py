@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.facts.source import API_KINDS
-from pyprof.intervals import groups
-from pyprof.model import GRAPH, KERNEL, MEMCPY, Bools, Column, Ints
+from pyprof.core.intervals import groups
+from pyprof.core.model import GRAPH, KERNEL, MEMCPY, Bools, Column, Ints
+from pyprof.facts.steps.source import API_KINDS
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+from pyprof.core.units import duration, percent
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
-from pyprof.units import duration, percent
 
 _WAITS = {
     "queued": "it is between kernels that were launched in time",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyprof.intervals import groups
-from pyprof.model import Ints
+from pyprof.core.intervals import groups
+from pyprof.core.model import Ints
 from pyprof.rules.event_sample import Sample
 from pyprof.rules.host_places import texts_like
 from pyprof.store.kinds import IS_OPERATOR_EVENT

@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pyprof.core.model import Ints
+from pyprof.core.units import size
 from pyprof.facts.allocations import CPU, Allocations, allocations, pairs
-from pyprof.facts.host_work import HostWork
-from pyprof.model import Ints
+from pyprof.facts.host.host_work import HostWork
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.graphs import common_lines
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
-from pyprof.units import size
 
 
 class _Growth(NamedTuple):

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.gaps import launch_bound
-from pyprof.facts.host_work import HostWork, main_thread
-from pyprof.facts.partition import NOTHING, Union
-from pyprof.facts.places import is_users, place_texts, user_line
-from pyprof.facts.what_if import Edit
-from pyprof.marker import COLLECTION, SAVING
-from pyprof.model import Bools, Ints
+from pyprof.core.marker import COLLECTION, SAVING
+from pyprof.core.model import Bools, Ints
+from pyprof.core.units import percent
+from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.host.gaps import launch_bound
+from pyprof.facts.host.host_work import HostWork, main_thread
+from pyprof.facts.host.places import is_users, place_texts, user_line
+from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.premises import LAUNCHES_IF_ANY
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.store.ids import first_id
-from pyprof.units import percent
 
 if TYPE_CHECKING:
     from pyprof.rules.context import Run

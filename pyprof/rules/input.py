@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.facts import loader_work
-from pyprof.facts.host_work import HostWork
-from pyprof.facts.loader_work import Enough, Work
-from pyprof.facts.what_if import Edit
+from pyprof.core.units import duration, percent
+from pyprof.facts.host import loader_work
+from pyprof.facts.host.host_work import HostWork
+from pyprof.facts.host.loader_work import Enough, Work
+from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.units import duration, percent
 
 # Names of torch.utils.data's iterators in its ranges: without workers, with workers.
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"

@@ -6,9 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.model import OPTIMIZER, Ints
-from pyprof.occupancy import Chip, of_capability, resident
-from pyprof.prof.kernels import COMMUNICATION
+from pyprof.core.model import OPTIMIZER, Ints
+from pyprof.core.occupancy import Chip, of_capability, resident
+from pyprof.core.units import percent
+from pyprof.costs.kernels import COMMUNICATION
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
@@ -16,7 +17,6 @@ from pyprof.rules.peaks import only_gpu, roof
 from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import percent
 
 
 @rule("R23", "unfused_pointwise", GPU, rows=Rows("kernel_summary", "Kernels"))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.gaps import launch_bound as launch_bound_gaps
-from pyprof.facts.partition import Union
-from pyprof.facts.places import user_line
-from pyprof.facts.what_if import Edit
-from pyprof.intervals import groups
-from pyprof.model import Ints
+from pyprof.core.intervals import groups
+from pyprof.core.model import Ints
+from pyprof.core.units import duration, percent
+from pyprof.facts.device.partition import Union
+from pyprof.facts.host.gaps import launch_bound as launch_bound_gaps
+from pyprof.facts.host.places import user_line
+from pyprof.facts.path.what_if import Edit
 from pyprof.rules import RULES, Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
@@ -23,7 +24,6 @@ from pyprof.rules.event_sample import Sample, kind
 from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.units import duration, percent
 
 _COPY = re.compile(
     r"unassociated_\w*mem(cpy|set)", re.IGNORECASE

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.partition import Union
-from pyprof.intervals import groups
-from pyprof.model import OPTIMIZER
+from pyprof.core.intervals import groups
+from pyprof.core.model import OPTIMIZER
+from pyprof.core.units import percent
+from pyprof.facts.device.partition import Union
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
 from pyprof.rules.thresholds import limit
-from pyprof.units import percent
 
 _PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+)")
 _OF_CALL = ["thread", "frames", "type", "module", "direction"]  # equal in each turn of a loop

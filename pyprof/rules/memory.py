@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.facts.partition import NOTHING, Union
-from pyprof.facts.what_if import Edit
+from pyprof.core.units import percent, size
+from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.path.what_if import Edit
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
@@ -18,7 +19,6 @@ from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 from pyprof.store import reads
 from pyprof.store.ids import first_id
-from pyprof.units import percent, size
 
 _NO_PEAK = (
     "needs the peak of allocated memory, which this recording lacks; record with pyprof on a GPU, or with "

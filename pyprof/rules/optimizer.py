@@ -6,10 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.host_work import main_thread
-from pyprof.facts.partition import Union
-from pyprof.facts.what_if import Edit
-from pyprof.model import OPTIMIZER
+from pyprof.core.model import OPTIMIZER
+from pyprof.core.units import percent
+from pyprof.facts.device.partition import Union
+from pyprof.facts.host.host_work import main_thread
+from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
@@ -18,7 +19,6 @@ from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 from pyprof.store.moments import first_from
-from pyprof.units import percent
 
 
 def _optimizer(run: Run, work: str) -> pd.DataFrame:

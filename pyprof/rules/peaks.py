@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peaks of the GPU: roofline times of sums of kernels, and of the same work in another type.
 
-Definitions are those of `prof/hardware/roofline.py`. The estimate for another type keeps the efficiency: time · new
+Definitions are those of `costs/hardware/roofline.py`. The estimate for another type keeps the efficiency: time · new
 roofline / present roofline, but not above what good kernels reach: Winograd in float32 is beyond its roofline, and
 tensor cores do not run it.
 """
@@ -14,13 +14,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from pyprof.model import KERNEL, Arg, Call, Tensor
-from pyprof.prof import alignment
-from pyprof.prof import kernels as names
-from pyprof.prof.attribution.attribute import NOT_APPLICABLE
-from pyprof.prof.cost import find as find_cost
-from pyprof.prof.hardware import roofline
-from pyprof.prof.hardware.gpus import Gpu
+from pyprof.core.model import KERNEL, Arg, Call, Tensor
+from pyprof.costs import alignment
+from pyprof.costs import kernels as names
+from pyprof.costs.attribution.attribute import NOT_APPLICABLE
+from pyprof.costs.cost import find as find_cost
+from pyprof.costs.hardware import roofline
+from pyprof.costs.hardware.gpus import Gpu
 from pyprof.rules.context import Run
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which

@@ -8,15 +8,15 @@ import re
 import numpy as np
 import pandas as pd
 
-from pyprof.prof.alignment import MULTIPLE, always_contiguous
-from pyprof.prof.attribution.attribute import NOT_USED, TC_UNKNOWN, USED
+from pyprof.core.units import percent
+from pyprof.costs.alignment import MULTIPLE, always_contiguous
+from pyprof.costs.attribution.attribute import NOT_USED, TC_UNKNOWN, USED
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
 from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.units import percent
 
 _CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
 _CUDNN = re.compile("conv|rnn|lstm|gru")

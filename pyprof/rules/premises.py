@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyprof.core.units import percent
 from pyprof.rules import NeedsFacts, Premise
 from pyprof.rules.thresholds import limit
-from pyprof.units import percent
 
 if TYPE_CHECKING:
     from pyprof.rules.context import Run

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof import intervals
-from pyprof.facts.host_work import main_thread
-from pyprof.facts.partition import NOTHING, Union
-from pyprof.facts.what_if import Edit
-from pyprof.marker import COLLECTION
+from pyprof.core import intervals
+from pyprof.core.marker import COLLECTION
+from pyprof.core.units import duration, percent
+from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.host.host_work import main_thread
+from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
 from pyprof.rules.event_sample import Sample
@@ -22,7 +23,6 @@ from pyprof.rules.host_places import collections, ranges_with, sums_by_place, te
 from pyprof.rules.thresholds import limit
 from pyprof.store.ids import first_id
 from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
-from pyprof.units import duration, percent
 
 # torch._dynamo's names of ranges that compile a frame, and of functions that resume after a graph break.
 _COMPILATIONS = (

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyprof.facts.critical_path import Rank
-from pyprof.facts.partition import Union
-from pyprof.facts.rank_clocks import clocks
-from pyprof.facts.timeline import Excerpt
-from pyprof.facts.what_if import Edit, Replay
-from pyprof.model import Ints
+from pyprof.core.model import Ints
+from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Excerpt
+from pyprof.facts.path.critical_path import Rank
+from pyprof.facts.path.what_if import Edit, Replay
+from pyprof.facts.ranks.rank_clocks import clocks
 
 if TYPE_CHECKING:
     from pyprof.rules.context import Run

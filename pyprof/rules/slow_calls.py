@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pyprof.model import OPERATOR, Ints
+from pyprof.core.model import OPERATOR, Ints
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.host_work import main_thread
+from pyprof.core.units import percent
+from pyprof.facts.host.host_work import main_thread
 from pyprof.rules import Finding
 from pyprof.rules.host_places import COLLECTIVES, collectives_on_host, ranges_with, texts_like
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.units import percent
 
 if TYPE_CHECKING:
     from pyprof.rules.context import Run

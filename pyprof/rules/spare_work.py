@@ -9,13 +9,13 @@ import re
 import numpy as np
 import pandas as pd
 
-from pyprof.model import BPROP, FORWARD, FPROP, OPTIMIZER, RECOMPUTE
+from pyprof.core.model import BPROP, FORWARD, FPROP, OPTIMIZER, RECOMPUTE
+from pyprof.core.units import percent
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.graphs import Nodes, common_lines
 from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
-from pyprof.units import percent
 
 _SHAPE = re.compile(r"\(([\d, ]*)\)")
 _PLACE = ["type", "module", "shapes"]

@@ -12,14 +12,14 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.device_steps import Steps, activities, device_steps
-from pyprof.facts.gaps import ALL, by_cause
-from pyprof.facts.partition import Union, partition
-from pyprof.facts.source import Source
-from pyprof.facts.step_phases import IDLE, phases
-from pyprof.facts.timeline import Activity
-from pyprof.facts.user_ranges import instances
-from pyprof.model import Bools, Ints
+from pyprof.core.model import Bools, Ints
+from pyprof.facts.device.partition import Union, partition
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.host.gaps import ALL, by_cause
+from pyprof.facts.host.user_ranges import instances
+from pyprof.facts.steps.device_steps import Steps, activities, device_steps
+from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.step_phases import IDLE, phases
 from pyprof.store import reads
 
 

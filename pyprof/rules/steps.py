@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.facts.coverage import impossible, is_missing
-from pyprof.facts.device_steps import marked_numbers
-from pyprof.facts.host_work import PLACE, HostWork, main_thread
-from pyprof.facts.operator_tree import operator_name
-from pyprof.facts.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
+from pyprof.core.units import duration, percent
+from pyprof.facts.host.host_work import PLACE, HostWork, main_thread
+from pyprof.facts.host.operator_tree import operator_name
+from pyprof.facts.steps.coverage import impossible, is_missing
+from pyprof.facts.steps.device_steps import marked_numbers
+from pyprof.facts.steps.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
 from pyprof.rules.host_places import named
@@ -20,7 +21,6 @@ from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.store.ids import first_id
-from pyprof.units import duration, percent
 
 _OPS = 300_000  # executions that are searched for a key operator
 _LEAST = 3

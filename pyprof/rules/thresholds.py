@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyprof.facts.steady_state import MOST_SPREAD
+from pyprof.facts.steps.steady_state import MOST_SPREAD
 
 
 class Limit(NamedTuple):

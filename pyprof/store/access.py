@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from pyprof.errors import DamagedError, FormatError
-from pyprof.sqlite_file import MAGIC
+from pyprof.core.errors import DamagedError, FormatError
+from pyprof.core.sqlite_file import MAGIC
 
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # at both ends of the name of a super-journal, too
 _INSTRUCTIONS = 20_000  # SQLite instructions between two checks of the clock, well under a millisecond

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.model import Bools, Column, Ints
+from pyprof.core.model import Bools, Column, Ints
 from pyprof.store.files import Store
 
 SHIFT = 16

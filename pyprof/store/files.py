@@ -25,11 +25,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import pyprof
-from pyprof import atomic_file, inputs, scratch
-from pyprof.arguments import TIMEOUT
-from pyprof.errors import WHERE, DamagedError, FormatError, PyProfError, UsageError, VersionError, install
-from pyprof.model import Bools, Column, Ints
-from pyprof.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
+from pyprof.core import atomic_file, inputs, scratch
+from pyprof.core.arguments import TIMEOUT
+from pyprof.core.errors import (
+    WHERE,
+    DamagedError,
+    FormatError,
+    PyProfError,
+    UsageError,
+    VersionError,
+    install,
+)
+from pyprof.core.model import Bools, Column, Ints
+from pyprof.core.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access, packed
 from pyprof.store.validate import damage
 

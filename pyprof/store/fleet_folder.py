@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyprof.errors import FormatError
-from pyprof.model import NOT_READ
+from pyprof.core.errors import FormatError
+from pyprof.core.model import NOT_READ
 from pyprof.store.files import Store, is_database
 
 SUMMARY = "fleet.sqlite"  # the summary's name

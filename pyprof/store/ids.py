@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pyprof.model import Ints
+from pyprof.core.model import Ints
 
 WORKER_SHIFT = 40
 NUMBER_MASK = (1 << WORKER_SHIFT) - 1

@@ -11,9 +11,9 @@ A condition begins with the column, so that the name of a table can stand before
 
 from __future__ import annotations
 
-from pyprof.model import GRAPH, KERNEL, KERNELS, MARK, MEMCPY, MEMSET, OPERATOR, PUSH_POP
+from pyprof.core.model import GRAPH, KERNEL, KERNELS, MARK, MEMCPY, MEMSET, OPERATOR, PUSH_POP
 
-# Of a range, after those of model.py: a RecordFunction event of torch, a call of a Python function.
+# Of a range, after those of core/model.py: a RecordFunction event of torch, a call of a Python function.
 OPERATOR_EVENT, PYTHON_FUNCTION = 3, 4
 
 # Conditions on the tables `event`, `event_block` and `op_kernel_stat`.

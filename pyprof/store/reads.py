@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof.model import Ints
+from pyprof.core.model import Ints
 from pyprof.store.files import Store
 from pyprof.store.kinds import ON_GPU
 

@@ -67,7 +67,7 @@ create table event (
     flops integer, dense_flops integer, bytes integer, basis integer, roofline_ns integer, hardware_ps integer,
     model_ps integer, verdict integer, copied_bytes integer, copy_from integer, copy_to integer, graph integer);
 -- NVTX ranges (kind 0 push/pop, 1 start/end, 2 mark), RecordFunction events (3), Python functions (4), by start. text:
--- the name; args: of a RecordFunction event the text (marker.py) that has its arguments; stack: its call stack, where the
+-- the name; args: of a RecordFunction event the text (core/marker.py) that has its arguments; stack: its call stack, where the
 -- recording has one for each.
 create table range (
     id integer primary key, thread integer, kind integer, start_ns integer, duration_ns integer, text integer,
@@ -107,11 +107,11 @@ create table pause (worker integer, start_ns integer, end_ns integer, waited int
 -- A way to cut the run into iterations. key: the operator whose ends are the boundaries.
 create table iteration_set (id integer primary key, method text, key text, note text);
 -- Iterations of a set, per worker: [start_ns, end_ns), which ends when what it launched has ended
--- (`facts/device_bounds.py`), and [host_start_ns, host_end_ns) of the program, with the events and ops whose launch or
+-- (`facts/steps/device_bounds.py`), and [host_start_ns, host_end_ns) of the program, with the events and ops whose launch or
 -- start is in it (first <= id < last). Without launches in the worker both are equal, and cut_off is NULL; else it is 1 if
 -- the recording ends before the launched work. paused_ns: in [start_ns, end_ns), the program waited for its recording to be
 -- read. The length of an iteration is end_ns - start_ns - paused_ns. steady: 1 if means are taken of it; why: else why
--- not, "warm-up", "incomplete", "paused", "long" or "uneven" (`facts/steady_state.py`).
+-- not, "warm-up", "incomplete", "paused", "long" or "uneven" (`facts/steps/steady_state.py`).
 create table iteration (
     iteration_set integer, worker integer, number integer, start_ns integer, end_ns integer, host_start_ns integer,
     host_end_ns integer, first_event integer, last_event integer, first_op integer, last_op integer, partial integer,
@@ -186,12 +186,12 @@ create table tile (
 -- Texts of records of the kinds module, loader and idle.
 create table label (id integer primary key, text text);
 
--- Places of the host, of gaps of the devices. Their gaps are in `packed` alone (`facts/gaps.py`).
+-- Places of the host, of gaps of the devices. Their gaps are in `packed` alone (`facts/host/gaps.py`).
 create table place (
     id integer primary key, call text, host text, "where" text, operator text, module text, line text, stack text,
     op_id text);
 
--- Arrivals of ranks at collectives, and what each did of its own before (`facts/rank_work.py`).
+-- Arrivals of ranks at collectives, and what each did of its own before (`facts/ranks/rank_work.py`).
 -- When the calls that launched the collectives began; without a launch record, when these started.
 create table launch (event integer primary key, start_ns integer);
 -- Moments of a device that other ranks may share: starts, ends and launches of collectives, starts of steps and of the

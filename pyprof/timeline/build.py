@@ -9,7 +9,7 @@ from contextlib import closing
 
 import numpy as np
 
-from pyprof.model import Strings
+from pyprof.core.model import Strings
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.timeline import levels, tiles

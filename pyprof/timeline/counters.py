@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.facts import launch_stats
-from pyprof.facts.concurrency import levels
-from pyprof.facts.partition import Union
-from pyprof.model import KERNELS, MEMCPY, Bools, Floats, Ints
+from pyprof.core.model import KERNELS, MEMCPY, Bools, Floats, Ints
+from pyprof.facts.device import launch_stats
+from pyprof.facts.device.concurrency import levels
+from pyprof.facts.device.partition import Union
 from pyprof.store.files import Store
 
 # Events of a device as `work` takes them.

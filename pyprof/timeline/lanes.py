@@ -7,8 +7,8 @@ import heapq
 
 import numpy as np
 
-from pyprof.intervals import Nesting, clip, nesting_order
-from pyprof.model import Ints
+from pyprof.core.intervals import Nesting, clip, nesting_order
+from pyprof.core.model import Ints
 
 
 def by_depth(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:

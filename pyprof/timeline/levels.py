@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.model import Ints
+from pyprof.core.model import Ints
 from pyprof.timeline.records import Records, extent
 
 FINEST = 14  # 16 us: finer levels keep most of the events of a GPU

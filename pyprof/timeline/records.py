@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.model import Ints
+from pyprof.core.model import Ints
 
 
 class Records(NamedTuple):

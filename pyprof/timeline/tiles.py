@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyprof.model import Ints
+from pyprof.core.model import Ints
 from pyprof.timeline.records import Records
 
 _HEAD = struct.Struct("<4Iq")

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.facts.gaps import CAUSES, clipped, gaps
-from pyprof.facts.timeline import Activity, Columns
-from pyprof.intervals import groups
-from pyprof.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
+from pyprof.core.intervals import groups
+from pyprof.core.model import DIRECTIONS, MARK, NO_DIRECTION, PUSH_POP, START_END, Column, Ints, Strings
+from pyprof.facts.device.timeline import Activity, Columns
+from pyprof.facts.host.gaps import CAUSES, clipped, gaps
 from pyprof.store import reads
 from pyprof.store.files import Store
 from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION

@@ -19,22 +19,22 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Static, TabbedContent, TabPane, Tabs
 
-from pyprof.errors import PyProfError
-from pyprof.facts.coverage import missing
-from pyprof.facts.source import Source
+from pyprof.core.errors import PyProfError
+from pyprof.core.terminal import visible
+from pyprof.facts.steps.coverage import missing
+from pyprof.facts.steps.source import Source
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import shorten
 from pyprof.reports.headline import headline, late_rank
 from pyprof.rules import Outcome
 from pyprof.rules.evaluation import evaluate
-from pyprof.terminal import visible
 from pyprof.top import cells, pages, sheets
 from pyprof.top.desk import Desk
 from pyprof.top.grid import Grid
 from pyprof.top.sheets import Place, Sheet
-from pyprof.viewer import details
-from pyprof.viewer.addresses import address
-from pyprof.viewer.findings import details_of
+from pyprof.views import details
+from pyprof.views.addresses import address
+from pyprof.views.findings import details_of
 
 TABS = {
     "overview": "Overview", "findings": "Findings", "operators": "Operators", "kernels": "Kernels", "idle": "Idle",

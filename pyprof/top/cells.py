@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
+from pyprof.core.terminal import visible
+from pyprof.core.units import TIMES, duration, percent, si, size
 from pyprof.overview.lines import shorten
-from pyprof.terminal import visible
-from pyprof.units import TIMES, duration, percent, si, size
 
 SCALES = ("", "ms", "us", "ns", "s")  # of times; "": the unit that suits each
 GAP = 2

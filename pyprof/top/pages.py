@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from rich.style import Style
 from rich.text import Text
 
+from pyprof.core.terminal import visible
 from pyprof.overview import lines
 from pyprof.overview.figures import Figures
 from pyprof.reports import Column as Described
-from pyprof.terminal import visible
 from pyprof.top import cells
-from pyprof.viewer.models import Details
+from pyprof.views.models import Details
 
 BOLD = Style(bold=True)
 _MOST_LINES = 50  # of a call stack or a table

@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyprof.facts.source import Source
+from pyprof.core.model import Bools, Ints
+from pyprof.core.symbols import short_name
+from pyprof.facts.steps.source import Source
 from pyprof.metrics import share
-from pyprof.model import Bools, Ints
 from pyprof.reports import Column, Report, find
 from pyprof.rules import Outcome
-from pyprof.symbols import short_name
+from pyprof.server.tasks import judged
 from pyprof.top.cells import cell
-from pyprof.viewer.column_table import Frame, from_rows, report_table
-from pyprof.viewer.filters import split
-from pyprof.viewer.findings import findings
-from pyprof.viewer.models import Insights
-from pyprof.viewer.tasks import judged
-from pyprof.viewer.tree import Tree
-from pyprof.viewer.tree_reports import groups
+from pyprof.views.column_table import Frame, from_rows, report_table
+from pyprof.views.filters import split
+from pyprof.views.findings import findings
+from pyprof.views.models import Insights
+from pyprof.views.tree import Tree
+from pyprof.views.tree_reports import groups
 
 Values = Mapping[str, Any]
 SHARE = "share"

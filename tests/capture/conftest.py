@@ -16,8 +16,8 @@ import pytest
 
 import pyprof
 from pyprof.capture.collectors.cupti import pool
-from pyprof.marker import CallMarker, decode, with_stack
-from pyprof.model import Tensor
+from pyprof.core.marker import CallMarker, decode, with_stack
+from pyprof.core.model import Tensor
 
 from .stand_in import Fake
 

@@ -19,8 +19,8 @@ from pyprof.capture.extras.api_stacks import CUDA_CLASSES, FUNCTIONS, ApiCall, A
 from pyprof.capture.extras.stack_rows import StackRows
 from pyprof.capture.instrument.targets import HOST
 from pyprof.capture.output.merge_calls import CallRow
-from pyprof.marker import encode
-from pyprof.model import Call
+from pyprof.core.marker import encode
+from pyprof.core.model import Call
 
 from .conftest import Recorded
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.marker import CallMarker, cut_stack, decode, encode, refer, with_stack
-from pyprof.model import Arg, Call
+from pyprof.core.marker import CallMarker, cut_stack, decode, encode, refer, with_stack
+from pyprof.core.model import Arg, Call
 from pyprof.parse.formats import capture
 
 from .conftest import Recorded

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import pyprof
 from pyprof.capture.instrument.recorder import local
-from pyprof.marker import CLOSURE
+from pyprof.core.marker import CLOSURE
 
 from .conftest import Recorded
 

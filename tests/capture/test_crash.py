@@ -19,10 +19,10 @@ import pytest
 import torch
 
 import pyprof
-from pyprof import atomic_file
 from pyprof.capture import controller, pace, recording, session
 from pyprof.capture.collectors import kineto
 from pyprof.commands.main import main
+from pyprof.core import atomic_file
 from tests.forks import KILL, Forks, Program
 from tests.waiting import until
 

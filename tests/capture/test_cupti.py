@@ -32,7 +32,7 @@ from pyprof.capture.collectors.cupti.collector import Cupti, Reading, to_unix
 from pyprof.capture.collectors.cupti.decode import Buffer, Names, decode
 from pyprof.capture.collectors.cupti.library import CuptiError, Library
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SET, SYNC
-from pyprof.errors import CaptureError
+from pyprof.core.errors import CaptureError
 
 from .conftest import Recorded
 from .stand_in import LAYOUTS, MARKER, MARKER_BYTES, Fake, layouts

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import pyprof
-from pyprof import mailbox
 from pyprof.capture import steps
 from pyprof.capture.controller import control
+from pyprof.core import mailbox
 from tests.cli import start
 from tests.forks import ROOT, Forks, Program
 from tests.waiting import until

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pyprof.capture.instrument.arguments import Traced, arguments, key_of
-from pyprof.marker import Listed
-from pyprof.model import Other, Tensor
+from pyprof.core.marker import Listed
+from pyprof.core.model import Other, Tensor
 
 x = torch.zeros(2, 3)
 F32 = Tensor((2, 3), "float32")

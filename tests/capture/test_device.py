@@ -35,8 +35,8 @@ from pyprof.capture.controller import control
 from pyprof.capture.instrument.cuda_graphs import captures
 from pyprof.capture.session import Session
 from pyprof.commands.main import main
-from pyprof.errors import UsageError
-from pyprof.occupancy import Chip, estimate
+from pyprof.core.errors import UsageError
+from pyprof.core.occupancy import Chip, estimate
 from pyprof.parse import loader
 
 from .conftest import Recorded

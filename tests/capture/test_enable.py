@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import autostart
+from pyprof.capture import autostart
 from pyprof.commands import enable as enabling
 from tests.cli import start
 from tests.forks import ROOT
@@ -74,7 +74,7 @@ def test_without_a_variable_nothing_of_ours_is_imported(enabled: Environment, tm
     assert plain.stdout.startswith("[]")
     assert "pyprof" not in plain.stdout
     asked = enabled.run(tmp_path, "-c", look, PYPROF_TRIGGER="1")
-    assert "pyprof.autostart.Finder" in asked.stdout
+    assert "pyprof.capture.autostart.Finder" in asked.stdout
     assert "torch" not in asked.stdout
     assert plain.stderr == asked.stderr == ""
 

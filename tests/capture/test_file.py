@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import pyprof
-from pyprof.marker import CallMarker, decode
-from pyprof.model import Tensor
+from pyprof.core.marker import CallMarker, decode
+from pyprof.core.model import Tensor
 
 from .conftest import OURS, Recorded
 

@@ -14,11 +14,11 @@ import pyprof
 from pyprof.capture.flight_verdict import Evidence, Extra, failure, verdict
 from pyprof.capture.output.capture_file import StepRow
 from pyprof.capture.output.merge_calls import CallRow
-from pyprof.errors import PyProfError
-from pyprof.marker import encode
-from pyprof.model import Arg, Call, Tensor
+from pyprof.core.errors import PyProfError
+from pyprof.core.marker import encode
+from pyprof.core.model import Arg, Call, Tensor
+from pyprof.core.units import duration
 from pyprof.overview.figures import figures
-from pyprof.units import duration
 from tests.forks import Forks
 
 from .conftest import Recorded

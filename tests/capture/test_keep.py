@@ -12,7 +12,7 @@ import torch
 
 import pyprof
 from pyprof.capture.output import rotation
-from pyprof.errors import CaptureError
+from pyprof.core.errors import CaptureError
 
 x = torch.ones(3)
 

@@ -23,8 +23,8 @@ from torch import nn
 
 import pyprof
 from pyprof.capture.instrument import nvtx_ranges as ranges
-from pyprof.marker import CallMarker, LayerMarker, ModuleMarker, TraceMarker, decode
-from pyprof.model import Tensor
+from pyprof.core.marker import CallMarker, LayerMarker, ModuleMarker, TraceMarker, decode
+from pyprof.core.model import Tensor
 from tests.forks import Forks
 
 from .. import build

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 import pyprof
 from pyprof.capture.instrument.arguments import arguments, key_of
-from pyprof.marker import decode, encode
-from pyprof.model import Call, Tensor
+from pyprof.core.marker import decode, encode
+from pyprof.core.model import Call, Tensor
 
 X, Y = torch.ones(4, 8), torch.ones(4, 8)
 Q, KV = torch.ones(1, 2, 16, 8), torch.ones(1, 2, 16, 8)

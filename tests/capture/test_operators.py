@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.capture.core.operators import COLUMNS, Operator, Operators
-from pyprof.model import Call
+from pyprof.core.model import Call
 
 CALLS = [Call("aten", name, ()) for name in ("aten::add", "aten::mm", "AccumulateGrad")]
 ROWS = st.lists(

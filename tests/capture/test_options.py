@@ -16,7 +16,7 @@ from torch import nn
 import pyprof
 from pyprof.capture.core.options import Given, options
 from pyprof.commands.main import main
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 from pyprof.parse import loader
 from tests.forks import Forks
 

@@ -15,8 +15,8 @@ import pytest
 import pyprof
 from pyprof.capture import pace
 from pyprof.capture.pace import MOST, Pace
-from pyprof.facts import iteration_cuts
-from pyprof.facts.partition import pauses
+from pyprof.facts.device.partition import pauses
+from pyprof.facts.steps import iteration_cuts
 from tests.forks import ROOT, Forks
 
 from .conftest import Recorded

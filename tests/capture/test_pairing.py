@@ -24,8 +24,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import pyprof
-from pyprof import netdict
-from pyprof.marker import ACCUMULATE, EVALUATE
+from pyprof.core import netdict
+from pyprof.core.marker import ACCUMULATE, EVALUATE
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from tests import cli

@@ -18,8 +18,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import pyprof
 from pyprof.capture.environment import ranks
-from pyprof.info import summary
 from pyprof.parse import loader
+from pyprof.parse.info import summary
 from tests.forks import ROOT, Forks
 
 from .conftest import Recorded

@@ -495,7 +495,7 @@ def test_a_closed_stdin_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_missing_script_is_a_usage_error() -> None:
     from pyprof.capture.run import run as run_script
-    from pyprof.errors import UsageError
+    from pyprof.core.errors import UsageError
 
     with pytest.raises(UsageError, match=r"nowhere\.py cannot be read"):
         run_script("nowhere.py", [], "net.sqlite", 10)

@@ -15,9 +15,9 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
+from pyprof.core.errors import FormatError, PyProfError, UsageError
 from pyprof.dlprof.command import main as dlprof
-from pyprof.errors import FormatError, PyProfError, UsageError
-from pyprof.facts.aggregation import aggregate
+from pyprof.facts.steps.aggregation import aggregate
 from pyprof.store.files import Store, written
 from tests.build import recording, write_capture
 from tests.hostile import journal

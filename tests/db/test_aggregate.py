@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.errors import UsageError
-from pyprof.facts.aggregation import Aggregation, aggregate
-from pyprof.session import Profile
+from pyprof.core.errors import UsageError
+from pyprof.facts.steps.aggregation import Aggregation, aggregate
+from pyprof.profiles import Profile
 from pyprof.store import blocks
 from pyprof.store.files import MAJOR, MINOR, Store
 from pyprof.store.write import columns

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import pyprof.prof.ops
-from pyprof.facts.categories import (
+import pyprof.costs.ops
+from pyprof.costs import kernel_table
+from pyprof.costs.kernels import FITS, kind
+from pyprof.facts.device.categories import (
     CATEGORIES,
     CATEGORY_OF_FAMILY,
     CATEGORY_OF_KIND,
@@ -16,14 +18,12 @@ from pyprof.facts.categories import (
     of_kernel,
     of_operator,
 )
-from pyprof.prof import kernel_table
-from pyprof.prof.kernels import FITS, kind
 
 _NO_FAMILY = {"__init__", "shapes"}
 
 
 def test_every_family_and_every_kind_of_kernel_has_its_place():
-    files = {path.stem for path in Path(pyprof.prof.ops.__path__[0]).glob("*.py")} - _NO_FAMILY
+    files = {path.stem for path in Path(pyprof.costs.ops.__path__[0]).glob("*.py")} - _NO_FAMILY
     assert files == CATEGORY_OF_FAMILY.keys() | FAMILIES_WITHOUT_CATEGORY
     assert not CATEGORY_OF_FAMILY.keys() & FAMILIES_WITHOUT_CATEGORY
     kinds = {row.value for row in (*kernel_table.FUNCTIONS, *kernel_table.KINDS)} | frozenset().union(

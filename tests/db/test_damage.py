@@ -16,7 +16,7 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
 from pyprof.store import files
 from pyprof.store.files import Store, schema
 from pyprof.store.validate import damage

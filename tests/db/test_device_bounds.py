@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyprof.facts.device_bounds import Work, bounds
+from pyprof.facts.steps.device_bounds import Work, bounds
 
 
 @pytest.mark.parametrize(

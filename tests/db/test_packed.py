@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import pyprof
-from pyprof.errors import FormatError
-from pyprof.model import Column
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Column
 from pyprof.reports import every
 from pyprof.store import packed
 from pyprof.store.files import Store, schema

@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof import intervals
-from pyprof.facts.partition import Union, partition
+from pyprof.core import intervals
+from pyprof.facts.device.partition import Union, partition
 
 TIME = 40
 some = st.lists(

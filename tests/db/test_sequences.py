@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.facts.sequences import LONGEST, SHORTEST, repeats
+from pyprof.facts.steps.sequences import LONGEST, SHORTEST, repeats
 
 Found = dict[tuple[int, ...], list[int]]
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.errors import VersionError
+from pyprof.core.errors import VersionError
 from pyprof.facts import upgrade
-from pyprof.session import Selection
+from pyprof.profiles import Selection
 from pyprof.store.files import MAJOR, MINOR, OLDER, schema
 from pyprof.store.validate import damage
 from tests import cli

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from pyprof.facts.aggregation import aggregate, aggregations
+from pyprof.facts.steps.aggregation import aggregate, aggregations
 from pyprof.parse import loader
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from pyprof.store import access, files
 from tests.build import call, recording, write_nsys
 

@@ -18,9 +18,9 @@ import pytest
 
 import pyprof
 from pyprof.capture.run import as_main
+from pyprof.core.errors import UsageError
+from pyprof.core.stages import Stages
 from pyprof.dlprof import events, options
-from pyprof.errors import UsageError
-from pyprof.stages import Stages
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT
 from tests.dlprof.conftest import Run, finish, start, steps

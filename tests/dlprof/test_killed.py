@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.facts.aggregation import aggregate, aggregations
-from pyprof.session import Profile
+from pyprof.facts.steps.aggregation import aggregate, aggregations
+from pyprof.profiles import Profile
 from pyprof.store import access, files
 from tests.build import recording, write_nsys
 from tests.conftest import ROOT

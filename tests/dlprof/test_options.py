@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.core.errors import UsageError
 from pyprof.dlprof import application, model_data, options
 from pyprof.dlprof.options import OPTIONS, read
-from pyprof.errors import UsageError
 from pyprof.store import files
 from tests.build import recording, write_nsys
 from tests.dlprof.conftest import Run, steps

@@ -16,13 +16,13 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
-from pyprof.errors import PyProfError, UsageError
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.core.marker import encode
+from pyprof.core.model import Arg, Call, Other, Tensor
 from pyprof.export import chrome, chrome_names, events, json_text
 from pyprof.export.tracks import Tracks
-from pyprof.marker import encode
-from pyprof.model import Arg, Call, Other, Tensor
 from pyprof.parse import reader_process
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from tests import build, kineto
 
 LINEAR = build.call("torch.nn.functional.linear", (64, 32), (16, 32), trace=["net.py:7"], module="fc")

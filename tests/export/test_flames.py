@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from tests import kineto
 from tests.build import call, recording, write_capture
 from tests.cli import start

@@ -19,10 +19,10 @@ import pytest
 
 import pyprof
 from pyprof import fleet
-from pyprof.errors import FormatError
-from pyprof.facts import rank_work
-from pyprof.facts.timeline import Activity
-from pyprof.session import Profile
+from pyprof.core.errors import FormatError
+from pyprof.facts.device.timeline import Activity
+from pyprof.facts.ranks import rank_work
+from pyprof.profiles import Profile
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 from tests.reports import simulated

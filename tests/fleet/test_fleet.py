@@ -20,14 +20,14 @@ import pytest
 import pyprof
 from pyprof import fleet
 from pyprof.commands.main import main
-from pyprof.errors import FormatError, PyProfError, UsageError
-from pyprof.facts.iteration_cuts import Cut, common
+from pyprof.core.errors import FormatError, PyProfError, UsageError
+from pyprof.facts.steps.iteration_cuts import Cut, common
 from pyprof.fleet import cluster as clusters
 from pyprof.reports import every
 from tests import build, kineto
 from tests.fleet.conftest import Cluster, until
 from tests.fleet.test_run import FOLDERS, mixed, planted, text_of
-from tests.viewer import planted_ranks
+from tests.server import planted_ranks
 
 Write = Callable[[Path], None]
 

@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 
 import pyprof
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
 from pyprof.parse import loader
+from pyprof.profiles import Profile
 from pyprof.reports import every
-from pyprof.session import Profile
 from pyprof.store import files
 from pyprof.store.write.parts import Part
 from tests import build, kineto
-from tests.viewer import planted_ranks
+from tests.server import planted_ranks
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
 RELU = build.classic("relu", (2, 4))

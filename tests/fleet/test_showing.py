@@ -15,12 +15,12 @@ import pytest
 import pyprof
 from pyprof import fleet
 from pyprof.commands.main import main
+from pyprof.profiles import Profile
 from pyprof.reports import every, headline
-from pyprof.session import Profile
-from pyprof.viewer.app import build
+from pyprof.server.app import build
 from tests.reports import simulated
-from tests.viewer import planted_ranks
-from tests.viewer.conftest import Asking, cache, serving  # noqa: F401
+from tests.server import planted_ranks
+from tests.server.conftest import Asking, cache, serving  # noqa: F401
 
 NOT_ASKED = {"/api/openapi.json", "/api/jobs", "/api/jobs/{id}", "/api/jobs/{id}/events", "/api/reports"}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.commands.main import main
-from pyprof.frame import run_command
+from pyprof.core.frame import run_command
 
 REPORTS = (
     "summary", "kernel", "operator", "iteration", "step_time", "expert_systems", "detail", "group_node", "op_type",
@@ -86,7 +86,7 @@ class Inline:
     alive, spent = True, False
 
     def __init__(self, path: str):
-        from pyprof.viewer.child import Session
+        from pyprof.server.child import Session
 
         self._session = Session(path)
 
@@ -99,8 +99,8 @@ class Inline:
 
         import pyarrow as pa
 
-        from pyprof.viewer.child import _answer
-        from pyprof.viewer.problems import Trouble
+        from pyprof.server.child import _answer
+        from pyprof.views.problems import Trouble
 
         out = io.BytesIO()
         _answer(out, self._session, {"task": task, "args": args}, payload)
@@ -126,8 +126,8 @@ _CHANCE = re.compile(
 @cache
 def _application() -> Any:
     """The routes, which take a while to make: one application for all files."""
-    from pyprof.viewer import engine, library
-    from pyprof.viewer.app import build
+    from pyprof.server import engine, library
+    from pyprof.server.app import build
 
     engine.Child = library.Child = Inline  # type: ignore[misc, assignment]
     return build(None)  # type: ignore[arg-type]
@@ -137,8 +137,8 @@ async def _view(file: str) -> None:
     """Open a file as `pyprof view` does, and ask for what the page asks for."""
     import httpx
 
-    from pyprof.viewer.library import Library
-    from pyprof.viewer.request_context import Server
+    from pyprof.server.library import Library
+    from pyprof.server.request_context import Server
 
     application = _application()
     library = Library(file)

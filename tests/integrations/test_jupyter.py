@@ -20,8 +20,8 @@ import httpx
 import psutil
 import pytest
 
-from pyprof.errors import PyProfError, UsageError
-from pyprof.viewer import unix_socket
+from pyprof.core.errors import PyProfError, UsageError
+from pyprof.server import unix_socket
 from tests import cli
 from tests.jupyter import TOKEN, Jupyter, jupyter, write_profile
 from tests.waiting import HANG, until
@@ -200,7 +200,7 @@ def test_the_name_is_that_of_the_hub_whatever_it_is(start: Any) -> None:
 
 OFTEN = """
 import sys
-from pyprof.viewer import listed_library
+from pyprof.server import listed_library
 listed_library.LOOK = listed_library._SHARE = 0
 from pyprof.commands.main import main
 sys.exit(main())
@@ -250,7 +250,7 @@ def test_what_is_missing_is_said_on_the_page(start: Any) -> None:
     """The user of JupyterLab does not see what a server prints."""
     code = """
 import sys
-from pyprof.viewer import serve
+from pyprof.server import serve
 serve._NEEDS = ("no_such_module",)
 from pyprof.commands.main import main
 sys.exit(main())

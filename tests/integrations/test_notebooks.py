@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.errors import FormatError, MissingPackage, UsageError
+from pyprof.core.errors import FormatError, MissingPackage, UsageError
 from pyprof.integrations import notebook_frame
 from tests.build import write_capture
 from tests.one_file import contents
-from tests.viewer.browser.conftest import CHROMIUM, FLAGS
-from tests.viewer.conftest import HOSTILE, steps
+from tests.server.browser.conftest import CHROMIUM, FLAGS
+from tests.server.conftest import HOSTILE, steps
 from tests.waiting import HANG
 
 ROOT = Path(__file__).parents[2]

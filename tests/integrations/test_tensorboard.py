@@ -23,8 +23,8 @@ from tensorboard.plugins import base_plugin
 from pyprof.integrations import tensorboard
 from pyprof.integrations.tensorboard import Plugin
 from pyprof.parse.name_search import search
-from pyprof.viewer.listed_library import ListedLibrary
-from tests.viewer.test_library import write_unrelated
+from pyprof.server.listed_library import ListedLibrary
+from tests.server.test_library import write_unrelated
 from tests.waiting import HANG, until
 
 GPU = Path(__file__).resolve().parents[1] / "traces/gpu"

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import pyprof
-from pyprof.errors import CaptureError, MissingPackage, UsageError
+from pyprof.core.errors import CaptureError, MissingPackage, UsageError
 from pyprof.integrations.transformers import PyProfCallback as TransformersCallback
 from tests.forks import Forks
 from tests.waiting import HANG
@@ -505,7 +505,7 @@ def test_a_trainer_without_torch_is_one_sentence(package: str) -> None:
                 if name == "torch":
                     raise ModuleNotFoundError("No module named 'torch'", name="torch")
         sys.meta_path.insert(0, Nothing())
-        from pyprof.errors import PyProfError
+        from pyprof.core.errors import PyProfError
         try:
             import pyprof.integrations.{package}
         except PyProfError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pyprof.facts.step_phases import IDLE
+from pyprof.facts.steps.step_phases import IDLE
 from pyprof.overview import html
 from pyprof.reports.headline import PHASES
 from pyprof.top import pages

@@ -16,10 +16,10 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
+from pyprof.core.terminal import columns
 from pyprof.overview import ending
 from pyprof.overview.figures import figures
 from pyprof.overview.lines import lines
-from pyprof.terminal import columns
 from tests.build import recording, write_capture
 from tests.reports.conftest import CPU
 from tests.waiting import until

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.overview.figures import Figures, figures, user_line
 from pyprof.overview.html import Overview
 from pyprof.overview.lines import MOST, lines, pauses

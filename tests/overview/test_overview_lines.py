@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.overview import lines as text
 from pyprof.overview.figures import Figures, Row, figures
 from pyprof.overview.lines import MOST, lines, round_shares

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
 from pyprof.parse import archive, loader
 from tests import kineto
 
@@ -83,7 +83,7 @@ def test_more_recordings_than_anybody_has(tmp_path: Path) -> None:
 
 def test_a_file_that_grows_without_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand to one, as blanks are; with smaller figures than those of the product."""
-    monkeypatch.setattr("pyprof.inputs._SMALL", 1 << 20)
+    monkeypatch.setattr("pyprof.core.inputs._SMALL", 1 << 20)
     text = b'{"traceEvents": [' + b" " * (8 << 20) + b"]}"
     path = tmp_path / "net.pt.trace.json.gz"
     path.write_bytes(gzip.compress(text))

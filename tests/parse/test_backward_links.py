@@ -12,7 +12,7 @@ import pytest
 from pyprof.parse import loader
 from pyprof.parse.backward_links import node_name, operator_name, pair
 from pyprof.parse.join import nest_spans
-from pyprof.session import load
+from pyprof.profiles import load
 from tests.kineto import op, write
 
 CPP = "torch::autograd::CppNode<SqFunction>"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyprof.model import KERNEL, MEMCPY, Trace
+from pyprof.core.model import KERNEL, MEMCPY, Trace
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from tests import kineto

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
 from pyprof.parse import loader
 from tests.build import recording, write_nsys
 

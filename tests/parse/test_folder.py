@@ -22,12 +22,12 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
-from pyprof.errors import FormatError
-from pyprof.model import Column, Process, Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Column, Process, Trace
 from pyprof.parse import folder, loader, pool
 from pyprof.parse import reader_process as processes
 from pyprof.parse.merge import MEANING, merge
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from pyprof.store.write.dimensions import worker_names
 from tests import build, kineto
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
-from pyprof.model import GRAPH, KERNEL
+from pyprof import profiles as session
+from pyprof.core.model import GRAPH, KERNEL
 from pyprof.parse import loader
 from tests import answers
 from tests.build import recording, write_nsys

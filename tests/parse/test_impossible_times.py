@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
-from pyprof.model import Trace
+from pyprof import profiles as session
+from pyprof.core.model import Trace
 from pyprof.parse import loader
 from pyprof.parse.impossible_times import count
 from tests import kineto

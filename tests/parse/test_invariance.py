@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from tests import build

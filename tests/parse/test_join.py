@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof import marker
-from pyprof.model import Call
+from pyprof.core import marker
+from pyprof.core.model import Call
 from tests import build
 from tests.build import Kernel, Launch, Range, Recording, call, classic, examples
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import pyprof
-from pyprof.model import KERNEL, MEMCPY, MEMSET, Trace
+from pyprof.core.model import KERNEL, MEMCPY, MEMSET, Trace
 from pyprof.parse import loader
 from pyprof.parse.join import link
 from pyprof.parse.rows import rows
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from tests import kineto
 
 TRACES = ("resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz", *(

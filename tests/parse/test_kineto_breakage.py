@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.profiler import profile, record_function
 
-from pyprof.errors import FormatError
-from pyprof.model import NO_DIRECTION, Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import NO_DIRECTION, Trace
 from pyprof.parse import loader
 from pyprof.parse.join import nest_spans
 from pyprof.parse.rows import rows

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof import netdict
-from pyprof.errors import FormatError
-from pyprof.model import Trace
+from pyprof.core import netdict
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Trace
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.parse.tracejson import pieces

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pyprof.model import MEMCPY, MEMSET, Tensor, Trace
+from pyprof.core.model import MEMCPY, MEMSET, Tensor, Trace
 from pyprof.parse import loader
 from pyprof.parse.backward_links import pair
 from pyprof.parse.join import link, nest_spans

@@ -21,8 +21,8 @@ import torch
 from torch.profiler import profile, tensorboard_trace_handler
 
 import pyprof
-from pyprof.marker import STOPPED, decode
-from pyprof.model import BPROP, DIRECTIONS, PHASES, Call, Tensor, Value
+from pyprof.core.marker import STOPPED, decode
+from pyprof.core.model import BPROP, DIRECTIONS, PHASES, Call, Tensor, Value
 from pyprof.parse import formats, loader
 from pyprof.parse.backward_links import pair
 from pyprof.parse.join import nest_spans

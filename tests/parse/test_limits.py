@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pyprof
-from pyprof.errors import FormatError
-from pyprof.model import Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Trace
 from pyprof.parse import formats, limits, loader
 from pyprof.parse.rows import rows
 from pyprof.store import files

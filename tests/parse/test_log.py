@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pyprof.commands.main import main
-from pyprof.errors import FormatError
+from pyprof.core.errors import FormatError
+from pyprof.core.sqlite_file import Database
 from pyprof.parse import loader
-from pyprof.sqlite_file import Database
 from tests import build
 
 Write = Callable[[Path, build.Recording], Path]

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
-from pyprof.errors import FormatError
+from pyprof import profiles as session
+from pyprof.core.errors import FormatError
 from pyprof.parse import name_search
 from pyprof.parse.folder import Source
 from pyprof.parse.name_search import holds_recording, search, separate
 from tests.build import write_capture
-from tests.viewer.conftest import steps
-from tests.viewer.test_library import write_unrelated
+from tests.server.conftest import steps
+from tests.server.test_library import write_unrelated
 
 
 def write(top: Path, *names: str) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyprof.errors import FormatError
-from pyprof.model import Column, Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Column, Trace
 from pyprof.parse import loader, reader_process
 from pyprof.parse.tracejson import pieces
 from tests import kineto

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.model import PHASES, no_functions
+from pyprof.core.model import PHASES, no_functions
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
 from pyprof.parse.saved_operands import SAVES_OPERANDS

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from pyprof.marker import decode, split
-from pyprof.model import Tensor
+from pyprof.core.marker import decode, split
+from pyprof.core.model import Tensor
+from pyprof.costs.columns import View
+from pyprof.costs.coverage import ledger
 from pyprof.parse import loader
-from pyprof.prof.columns import View
-from pyprof.prof.coverage import ledger
-from pyprof.session import load
+from pyprof.profiles import load
 from tests import build
 
 Row = dict[str, Any]

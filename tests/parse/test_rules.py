@@ -13,7 +13,7 @@ import pytest
 
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.session import load
+from pyprof.profiles import load
 from tests import build
 from tests.build import call, classic, recording, stack
 

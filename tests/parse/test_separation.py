@@ -15,7 +15,7 @@ import pytest
 
 import pyprof
 from pyprof.commands.main import main
-from pyprof.errors import FormatError, UsageError
+from pyprof.core.errors import FormatError, UsageError
 from pyprof.parse import folder, formats
 from pyprof.parse.heads import QUARTER_NS, Head
 from pyprof.parse.separation import Worker, separate

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
+from pyprof.costs.columns import COLUMNS, View
 from pyprof.parse import loader
 from pyprof.parse.rows import rows
-from pyprof.prof.columns import COLUMNS, View
 from pyprof.prof.table import DEFAULT, frame, lines, select
-from pyprof.session import load
+from pyprof.profiles import load
 from tests import build
 from tests.build import call, recording
 
@@ -134,7 +134,7 @@ def test_a_data_frame_holds_numbers_and_missing_values(tmp_path):
 
 
 def test_a_table_without_rows_is_its_heading(tmp_path):
-    from pyprof.netdict import read
+    from pyprof.core.netdict import read
 
     assert list(lines(View(read([])), list(COLUMNS.values()), "csv"))[1:] == []
     assert len(frame(View(read([])), list(COLUMNS.values()))) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.build import Kernel, Recording, call, recording, write_capture
 
 MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))

@@ -12,9 +12,9 @@ import pytest
 
 import pyprof
 from benchmarks import diagnosis
-from pyprof import session
-from pyprof.facts.device_steps import activities, used_steps
-from pyprof.facts.steady_state import used
+from pyprof import profiles as session
+from pyprof.facts.steps.device_steps import activities, used_steps
+from pyprof.facts.steps.steady_state import used
 from tests import kineto
 from tests.reports.test_change import pair
 from tests.reports.test_oracle import random_profile, seeds

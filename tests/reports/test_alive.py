@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.reports import alive, find
 from tests.reports.test_memory import US, event, load, op
 from tests.reports.test_oracle import rows

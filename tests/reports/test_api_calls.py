@@ -68,7 +68,7 @@ def test_a_graph_launch_has_all_kernels_of_its_replay():
 
 
 def test_a_recording_without_calls_has_no_rows(on_cpu, tmp_path):
-    from pyprof import session
+    from pyprof import profiles as session
 
     assert rows(on_cpu.report("api_calls")) == []
     path = kineto.write(tmp_path / "a.json", [kineto.kernel("k", 0, 10, 1)])

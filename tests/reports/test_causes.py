@@ -10,15 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof import session
-from pyprof.facts.path_walk import paths
-from pyprof.facts.rank_clocks import clocks, fit
-from pyprof.registry import load_folder
+from pyprof import profiles as session
+from pyprof.core.registry import load_folder
+from pyprof.core.units import duration
+from pyprof.facts.path.path_walk import paths
+from pyprof.facts.ranks.rank_clocks import clocks, fit
 from pyprof.reports.headline import late_rank
 from pyprof.rules import RULES
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
-from pyprof.units import duration
 from tests.reports.simulated import FAULTS, MS, SLOW_LINK, US, Plan, files, plan, write
 
 STEPS = 6

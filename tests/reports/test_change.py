@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks import diagnosis
 from benchmarks.diagnosis import BASES, FAULTS, US, Fault
+from pyprof.core.units import duration
+from pyprof.profiles import Profile
 from pyprof.reports.change import describe_change
-from pyprof.session import Profile
-from pyprof.units import duration
 from tests import cli, kineto
 from tests.build import scratch
 from tests.kineto import Event

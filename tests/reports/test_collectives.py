@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.reports.ranks import NCCL, K, run
 from tests.reports.simulated import TRANSFER, Plan, files, plan, write
 from tests.reports.test_communication import reduce, table

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
-from pyprof.facts import collective_groups
+from pyprof import profiles as session
+from pyprof.facts.ranks import collective_groups
 from tests.build import scratch
 from tests.reports.ranks import K, run
 from tests.reports.test_oracle import rows

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
-from pyprof.facts.communication import library
-from pyprof.viewer import demo
+from pyprof import profiles as session
+from pyprof.facts.device.communication import library
+from pyprof.server import demo
 from tests import kineto
 
 DEEP_EP = "void deep_ep::internode_ll::dispatch<true, 3, 10, 7168>(void*)"

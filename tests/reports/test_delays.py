@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
-from pyprof.registry import load_folder
+from pyprof import profiles as session
+from pyprof.core.registry import load_folder
 from pyprof.rules import RULES
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge

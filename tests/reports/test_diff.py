@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
-from pyprof.errors import UsageError
+from pyprof import profiles as session
+from pyprof.core.errors import UsageError
 from pyprof.reports.diff import cautions
 from tests import cli
 from tests.build import call, recording, write_capture

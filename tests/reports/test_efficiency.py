@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof import metrics, session
-from pyprof.prof.columns import COLUMNS, Reals, Texts, View
+from pyprof import metrics
+from pyprof import profiles as session
+from pyprof.costs.columns import COLUMNS, Reals, Texts, View
 from pyprof.reports import efficiency
-from pyprof.viewer.roofline import roofline
+from pyprof.views.roofline import roofline
 from tests.build import Recording, recording, scratch, write_capture
 from tests.reports.test_oracle import random_recording, seeds
 

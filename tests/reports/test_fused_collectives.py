@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.reports.test_oracle import rows
 
 KERNEL = (

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyprof import session
-from pyprof.errors import FormatError
-from pyprof.facts.gaps import Gaps
+from pyprof import profiles as session
+from pyprof.core.errors import FormatError
+from pyprof.facts.host.gaps import Gaps
 from pyprof.store import packed
 from tests import kineto
 from tests.build import Kernel, Launch, Op, Range, Recording, call, scratch

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pyprof import session
-from pyprof.serving import step_of
+from pyprof import profiles as session
+from pyprof.core.serving import step_of
 from tests import kineto
 
 # Each line takes 100 ns on the CPU; a kernel starts 10,000 ns after its launch and takes 1,000 ns.

@@ -11,7 +11,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from pyprof import metrics, session
+from pyprof import metrics
+from pyprof import profiles as session
 from pyprof.metrics import PARTS
 from pyprof.reports import every, group_node
 from tests.build import Kernel, Launch, Range, Recording

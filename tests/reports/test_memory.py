@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from pyprof.reports import find, memory
 from tests.reports.test_oracle import rows
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
-from pyprof.viewer import demo
+from pyprof import profiles as session
+from pyprof.server import demo
 from tests import kineto
 
 RECORDINGS = ("kineto/resnet50_v100_6steps.pt.trace.json.gz", "kineto/mi300_vllm_prefilldecode_piecewise")

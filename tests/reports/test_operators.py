@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
-from pyprof.facts.coverage import ledger
-from pyprof.marker import CallMarker, decode
+from pyprof import profiles as session
+from pyprof.core.marker import CallMarker, decode
+from pyprof.facts.steps.coverage import ledger
 from pyprof.reports import efficiency
 from tests.build import (
     Kernel,

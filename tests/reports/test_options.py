@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 from pyprof.reference.reports import markdown
 from pyprof.reports import every, find
 from tests.build import write_capture
@@ -90,7 +90,7 @@ def test_kinds_of_memory_and_what_is_not_known_of_a_copy(tmp_path: Path):
     import sqlite3
     from contextlib import closing
 
-    from pyprof import session
+    from pyprof import profiles as session
 
     session.load(write_capture(tmp_path / "a.sqlite", small())).save(tmp_path / "b.sqlite")
     with closing(sqlite3.connect(tmp_path / "b.sqlite")) as connection, connection:

@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof import metrics, session
-from pyprof.model import Column
-from pyprof.prof.columns import View
+from pyprof import metrics
+from pyprof import profiles as session
+from pyprof.core.model import Column
+from pyprof.costs.columns import View
 from pyprof.reports import efficiency
 from pyprof.store.write import peaks
 from tests import oracle

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pyprof import session
-from pyprof.errors import PyProfError, UsageError
+from pyprof import profiles as session
+from pyprof.core.errors import PyProfError, UsageError
 from pyprof.render.writers import FORMATS, file_name, render, write
 from pyprof.reports import every, find, iteration
 from tests import cli

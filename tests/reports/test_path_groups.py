@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
-from pyprof.facts import path_walk
+from pyprof import profiles as session
+from pyprof.facts.path import path_walk
 from pyprof.store import packed
 from tests import kineto
 from tests.reports.simulated import files, plan, write

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import metrics, session
-from pyprof.model import MEMCPY
+from pyprof import metrics
+from pyprof import profiles as session
+from pyprof.core.model import MEMCPY
 from pyprof.reports import waterfall
 from tests.build import Kernel, Recording, write_capture, write_nsys, write_nvprof
 from tests.reports.ranks import NCCL, K, trace

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.build import Kernel, Launch, Op, Range, Recording, call, write_capture
 from tests.reports.test_oracle import rows
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.reports.ranks import K, run
 from tests.reports.simulated import Plan, files, plan, write
 from tests.reports.test_communication import reduce, table

@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof import metrics, session
+from pyprof import metrics
+from pyprof import profiles as session
 from tests.reports.test_oracle import plain, rows
 
 SUMS = {"calls": "calls", "cpu": "cpu_ns", "gpu": "gpu_ns", "overhead": "overhead_ns", "idle": "idle_ns",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.build import call, recording
 from tests.reports.test_oracle import load, random_profile, seeds
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.build import Kernel, Launch, Range, Recording, recording
 from tests.oracle import Oracle
 from tests.reports import stretches

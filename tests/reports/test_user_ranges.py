@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests import kineto
 from tests.build import Kernel, Launch, Range, Recording, recording
 from tests.oracle import length

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof import session
+from pyprof import profiles as session
 from tests import cli, kineto
 from tests.build import examples
 from tests.kineto import Event

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import session
+from pyprof import profiles as session
 from tests import answers, kineto
 from tests.build import recording, write_nsys
 from tests.kineto import annotation, launch, op

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 
-from pyprof import session
+from pyprof import profiles as session
 from tests.reports.ranks import trace
 from tests.reports.test_communication import reduce
 from tests.rules.small import Small

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyprof.api_names import api_kind
-from pyprof.facts.aggregation import aggregate
-from pyprof.model import KERNEL, MEMCPY, MEMSET, OPERATOR, PUSH_POP
-from pyprof.prof import kernels
+from pyprof.core.api_names import api_kind
+from pyprof.core.model import KERNEL, MEMCPY, MEMSET, OPERATOR, PUSH_POP
+from pyprof.costs import kernels
+from pyprof.facts.steps.aggregation import aggregate
 from pyprof.store.files import Store, create
 from pyprof.store.write import columns
 

@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from pyprof.facts.aggregation import aggregate, aggregations
 from pyprof.facts.build import build, of_trace
-from pyprof.facts.source import Source
+from pyprof.facts.steps.aggregation import aggregate, aggregations
+from pyprof.facts.steps.source import Source
 from pyprof.parse import loader
 from pyprof.rules import RULES, Outcome
 from pyprof.rules.context import Run

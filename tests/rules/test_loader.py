@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyprof.facts.aggregation import aggregations
-from pyprof.facts.source import Source
+from pyprof.facts.steps.aggregation import aggregations
+from pyprof.facts.steps.source import Source
 from pyprof.reports import find
 from pyprof.rules import Finding
 from tests.rules.small import Small, opened

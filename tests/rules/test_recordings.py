@@ -16,13 +16,13 @@ import pytest
 
 import pyprof
 from benchmarks import recordings
-from pyprof import session
-from pyprof.registry import load_folder
+from pyprof import profiles as session
+from pyprof.core.registry import load_folder
+from pyprof.core.units import duration
 from pyprof.reports import every
 from pyprof.rules import RULES, Finding, launch
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import judge
-from pyprof.units import duration
 from tests import kineto
 from tests.rules.test_any import checked
 

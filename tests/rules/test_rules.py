@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from pyprof.facts.aggregation import aggregate, aggregations
-from pyprof.facts.source import Source
-from pyprof.registry import load_folder
+from pyprof.core.registry import load_folder
+from pyprof.facts.steps.aggregation import aggregate, aggregations
+from pyprof.facts.steps.source import Source
 from pyprof.rules import RULES, Finding, Outcome, Premise, Rule
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate, judge

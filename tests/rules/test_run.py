@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import pyprof
-from pyprof.facts.aggregation import aggregate, aggregations
+from pyprof.core.model import Device
+from pyprof.core.occupancy import LIMITS
 from pyprof.facts.build import build, of_trace
-from pyprof.facts.source import Source
-from pyprof.facts.steady_state import spread, steady
-from pyprof.model import Device
-from pyprof.occupancy import LIMITS
+from pyprof.facts.steps.aggregation import aggregate, aggregations
+from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.steady_state import spread, steady
 from pyprof.parse import loader
 from pyprof.rules import RULES, event_sample
 from pyprof.rules.context import Run

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof import session
-from pyprof.facts.partition import Union
-from pyprof.facts.what_if import Edit, together
+from pyprof import profiles as session
+from pyprof.facts.device.partition import Union
+from pyprof.facts.path.what_if import Edit, together
 from pyprof.rules.context import Run
 from pyprof.rules.savings import Savings
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof.session import Profile
+from pyprof.profiles import Profile
 from tests import kineto
 
 STEPS, US = 8, 1_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.facts import concurrency
+from pyprof.facts.device import concurrency
 from pyprof.timeline import counters
 from pyprof.timeline.counters import Buckets, Work
 from tests.build import examples

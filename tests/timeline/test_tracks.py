@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pyprof
-from pyprof.model import Strings
+from pyprof.core.model import Strings
 from pyprof.store import files
 from pyprof.store.files import Store
 from pyprof.timeline import build as timeline

@@ -19,7 +19,7 @@ interface Branches {
   rows: Cell[][];
 }
 
-/** The data of a file, as pyprof/viewer/one_file.py writes it. */
+/** The data of a file, as pyprof/server/one_file.py writes it. */
 export interface Data {
   program: string;
   /** What the file leaves out, in sentences. */

@@ -11,7 +11,7 @@ import torch
 from pyprof.capture.core.internal_errors import internal, tolerated
 from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.cuda_graphs import LONGEST_S, captures
-from pyprof.occupancy import Chip
+from pyprof.core.occupancy import Chip
 
 # Column of the export -> attribute of torch.cuda.get_device_properties.
 _PROPERTIES = {

@@ -34,9 +34,9 @@ from pyprof.capture.core.state import Until, owned
 from pyprof.capture.core.torch_internals import lack, look_up, never
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.process.gc_pause import gc_disabled
-from pyprof.marker import EVALUATE
-from pyprof.model import Arg, Call, Ints, Other, Value, tensor
-from pyprof.symbols import dtype_of
+from pyprof.core.marker import EVALUATE
+from pyprof.core.model import Arg, Call, Ints, Other, Value, tensor
+from pyprof.core.symbols import dtype_of
 
 log = logging.getLogger(__name__)
 FUNCTION, BACKWARD_FUNCTION, USER_SCOPE = 0, 1, 7  # at::RecordScope

@@ -21,7 +21,7 @@ from pyprof.capture.collectors.kineto import Kineto
 from pyprof.capture.collectors.kineto_start import ProfilerActivity
 from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import look_up
-from pyprof.errors import CaptureError
+from pyprof.core.errors import CaptureError
 
 log = logging.getLogger(__name__)
 

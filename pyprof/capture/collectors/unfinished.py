@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.core.torch_internals import graph_task, lack, look_up
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
-from pyprof.model import Ints
+from pyprof.core.model import Ints
 
 MARK = "profiler::pyprof"  # ends when the recording is about to be stopped
 _MARKS = 6  # the first takes microseconds, where it is cold, and any may be interrupted

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.model import Call, Ints
+from pyprof.core.model import Call, Ints
 
 COLUMNS = 8  # start, end, thread, call, scope, sequence number, forward thread, override; -1: none
 _START, _END, THREAD, _CALL, _NAMED = 0, 1, 2, 3, 7

@@ -9,7 +9,7 @@ import argparse
 from typing import Any, NamedTuple, TypedDict
 
 from pyprof.capture import COLLECTORS
-from pyprof.errors import UsageError
+from pyprof.core.errors import UsageError
 
 DEFAULT_API_NS = 10_000
 

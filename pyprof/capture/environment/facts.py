@@ -31,7 +31,7 @@ from pyprof.capture.core.internal_errors import tolerated
 from pyprof.capture.environment import processor, ranks
 from pyprof.capture.instrument import call_sites, seen_objects
 from pyprof.capture.instrument.seen_objects import as_text, autocast_devices, gradients, uses_cuda
-from pyprof.model import Tensor
+from pyprof.core.model import Tensor
 
 if TYPE_CHECKING:
     from pyprof.capture.core.operators import Operator, Operators

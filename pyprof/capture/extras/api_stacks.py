@@ -36,7 +36,7 @@ from pyprof.capture.instrument.recorder import Recorder, local, recorder
 from pyprof.capture.instrument.targets import HOST
 from pyprof.capture.output.capture_file import Recording, Table
 from pyprof.capture.output.merge_calls import Innermost
-from pyprof.marker import CallMarker, decode
+from pyprof.core.marker import CallMarker, decode
 
 _CREATE = """
 -- A call that took longer than the threshold of --api_backtrace: of the CUDA API, or one of Python that waits for

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from pyprof.capture.core.torch_internals import DisableTorchFunction, DisableTorchFunctionSubclass, look_up
-from pyprof.marker import Listed
-from pyprof.model import Arg, Other, Value, tensor
+from pyprof.core.marker import Listed
+from pyprof.core.model import Arg, Other, Value, tensor
 
 Key = tuple[Any, ...]
 

@@ -25,7 +25,7 @@ from pyprof.capture.core.torch_internals import graph_task, look_up
 from pyprof.capture.instrument.arguments import Key, Traced, arguments, key_of
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
 from pyprof.capture.instrument.wrappers import Function, named_like
-from pyprof.model import Arg, Call, Value
+from pyprof.core.model import Arg, Call, Value
 
 _getpid = os.getpid
 _tree_leaves = look_up(

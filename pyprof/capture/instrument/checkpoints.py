@@ -24,7 +24,7 @@ from pyprof.capture.core.torch_internals import look_up
 from pyprof.capture.instrument.recorder import MARK, RangeRecord, local, recorder
 from pyprof.capture.instrument.stacks import ENDS, walk
 from pyprof.capture.instrument.wrappers import hide_from_warnings
-from pyprof.marker import STOP
+from pyprof.core.marker import STOP
 
 if TYPE_CHECKING:
     from pyprof.capture.instrument.attribute_registry import Registry

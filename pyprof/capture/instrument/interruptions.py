@@ -26,7 +26,7 @@ from pyprof.capture.instrument.compiled import collector_callback
 from pyprof.capture.instrument.recorder import PUSH_POP, RangeRecord, local, recorder
 from pyprof.capture.instrument.stacks import OWN
 from pyprof.capture.instrument.user_ranges import safely
-from pyprof.marker import COLLECTION, SAVING
+from pyprof.core.marker import COLLECTION, SAVING
 
 _SHORTEST = 200_000  # ns, of a collection that is recorded
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep

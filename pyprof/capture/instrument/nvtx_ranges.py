@@ -29,9 +29,9 @@ from pyprof.capture.core.torch_internals import profiler_enabled
 from pyprof.capture.instrument.arguments import Key, arguments
 from pyprof.capture.instrument.recorder import ThreadState, recorder
 from pyprof.capture.instrument.targets import RNN
-from pyprof.errors import UsageError
-from pyprof.marker import encode, encode_classic
-from pyprof.model import Call
+from pyprof.core.errors import UsageError
+from pyprof.core.marker import encode, encode_classic
+from pyprof.core.model import Call
 
 log = logging.getLogger(__name__)
 MODES = ("auto", "registered", "classic", "off")

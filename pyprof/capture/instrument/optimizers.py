@@ -22,7 +22,7 @@ from pyprof.capture.instrument import seen_objects
 from pyprof.capture.instrument import user_ranges as ranges
 from pyprof.capture.instrument.recorder import local, recorder
 from pyprof.capture.instrument.wrappers import hide_from_warnings
-from pyprof.marker import CLOSURE
+from pyprof.core.marker import CLOSURE
 
 NAMES = ("Optimizer.step#", "Optimizer.zero_grad#")
 _STEP = NAMES[0]

@@ -22,8 +22,8 @@ from pyprof.capture.core.operators import Operators
 from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.core.torch_internals import DisableTorchFunction, is_tracing
 from pyprof.capture.instrument.recorder import ThreadState, local, recorder
-from pyprof.marker import ACCUMULATE
-from pyprof.model import Arg, Call, Tensor
+from pyprof.core.marker import ACCUMULATE
+from pyprof.core.model import Arg, Call, Tensor
 
 
 class Parameter(NamedTuple):

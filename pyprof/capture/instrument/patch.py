@@ -37,8 +37,8 @@ from pyprof.capture.instrument.attribute_registry import Registry
 from pyprof.capture.instrument.call_log import noting
 from pyprof.capture.instrument.recorder import recorder
 from pyprof.capture.instrument.wrappers import Function, emitting, hide_from_warnings, leave_places, recording
-from pyprof.errors import UsageError
-from pyprof.marker import is_compiled
+from pyprof.core.errors import UsageError
+from pyprof.core.marker import is_compiled
 
 log = logging.getLogger(__name__)
 _tracing = is_tracing

@@ -24,7 +24,7 @@ from pyprof.capture.core.operators import THREAD, Operators
 from pyprof.capture.core.state import Slot, Until, owned
 from pyprof.capture.instrument.arguments import arguments
 from pyprof.capture.instrument.recorder import Recorder, local, recorder
-from pyprof.model import Call
+from pyprof.core.model import Call
 
 _INTERFACE = "triton.runtime.jit", "KernelInterface"
 _INDUCTOR = "torch._inductor.runtime.triton_heuristics", "CachingAutotuner"

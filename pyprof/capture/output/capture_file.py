@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture file: those tables of an Nsight Systems export (schema 3.16.1) that have rows, and `PYPROF_*`.
 
-SQLite, complete or absent (`atomic_file.py`). Times are ns since the start of the session. Each distinct text is
+SQLite, complete or absent (`core/atomic_file.py`). Times are ns since the start of the session. Each distinct text is
 stored once in StringIds. `globalTid` is pid << 24 | tid, as in an export. The tables of device events are in
 `device_tables.py`.
 """
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pyprof
-from pyprof import atomic_file
 from pyprof.capture.collectors.device import Records
 from pyprof.capture.core.operators import Operators
 from pyprof.capture.output import device_tables
 from pyprof.capture.output.merge_calls import CallRow, RangeRow
 from pyprof.capture.output.sources import Source
-from pyprof.marker import cut_stack, encode, refer
-from pyprof.model import Ints
+from pyprof.core import atomic_file
+from pyprof.core.marker import cut_stack, encode, refer
+from pyprof.core.model import Ints
 
 SCHEMA_VERSION = "3.16.1"
 FORMAT_VERSION = "2"

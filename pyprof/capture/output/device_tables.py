@@ -24,7 +24,7 @@ from pyprof.capture.collectors.device import (
     Records,
 )
 from pyprof.capture.collectors.gpus import COLUMNS, chip
-from pyprof.occupancy import estimate
+from pyprof.core.occupancy import estimate
 
 Values = Iterable[Any]
 _TID = 0xFFFFFF  # bits of a globalTid that name the thread

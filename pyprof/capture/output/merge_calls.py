@@ -22,8 +22,8 @@ from pyprof.capture.instrument.optimizers import NAMES as OPTIMIZER_RANGES
 from pyprof.capture.instrument.recorder import CallRecord, RangeRecord, Recorder, ThreadState
 from pyprof.capture.instrument.targets import OPERATOR_NAMES
 from pyprof.capture.instrument.user_ranges import LAYER
-from pyprof.marker import WHOLE_BACKWARD, CallMarker, decode, encode, encode_place, is_compiled
-from pyprof.model import Call
+from pyprof.core.marker import WHOLE_BACKWARD, CallMarker, decode, encode, encode_place, is_compiled
+from pyprof.core.model import Call
 
 BACKWARD = ("torch.autograd", "backward")  # recorded where operators are not
 _NO_OPERATORS = frozenset({"TorchDynamo Cache Lookup"})  # events of torch that compute nothing

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.instrument import notebook_cells
-from pyprof.marker import user_frames
+from pyprof.core.marker import user_frames
 
 LARGEST, MOST = 1 << 20, 1 << 24  # characters of one file, and of all
 

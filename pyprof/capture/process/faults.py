@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from pyprof.capture.core.internal_errors import internal
 from pyprof.capture.instrument.recorder import recorder
-from pyprof.errors import PyProfError
+from pyprof.core.errors import PyProfError
 
 log = logging.getLogger(__name__)
 _P = ParamSpec("_P")

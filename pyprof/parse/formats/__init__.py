@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from pyprof.errors import FormatError
-from pyprof.model import Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Trace
+from pyprof.core.registry import Registry, load_folder
 from pyprof.parse.heads import Head
-from pyprof.registry import Registry, load_folder
 
 
 class Format(Protocol):

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.errors import WHERE, FormatError, install
-from pyprof.marker import REFERENCE, with_stack
-from pyprof.model import (
+from pyprof.core.errors import WHERE, FormatError, install
+from pyprof.core.marker import REFERENCE, with_stack
+from pyprof.core.model import (
     KERNEL,
     READING,
     Column,
@@ -28,11 +28,11 @@ from pyprof.model import (
     Trace,
     no_loader_batches,
 )
+from pyprof.core.sqlite_file import Database, concat, is_sqlite, required, tables
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import TIMED, Reader
 from pyprof.parse.heads import Head, of_export
 from pyprof.parse.trace_builder import count, take
-from pyprof.sqlite_file import Database, concat, is_sqlite, required, tables
 
 VERSION, VERSIONS = "2", ("1", "2")  # 1 has no PYPROF_CALL_STACK
 MOST_STACKS = 1 << 29  # characters of all stacks of calls, put back into the texts

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.api_names import STARTS_WORK, api_kind
-from pyprof.errors import FormatError
-from pyprof.marker import encode, is_backward
-from pyprof.model import (
+from pyprof.core import intervals
+from pyprof.core.api_names import STARTS_WORK, api_kind
+from pyprof.core.errors import FormatError
+from pyprof.core.marker import encode, is_backward
+from pyprof.core.model import (
     KERNEL,
     MEMCPY,
     PUSH_POP,

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.errors import FormatError
-from pyprof.model import (
+from pyprof.core.errors import FormatError
+from pyprof.core.model import (
     GRAPH,
     KERNEL,
     MARK,
@@ -40,6 +40,7 @@ from pyprof.model import (
     no_memory,
     no_pauses,
 )
+from pyprof.core.sqlite_file import Batch, Database, is_sqlite, required, tables
 from pyprof.parse import range_texts
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.heads import Head, of_export
@@ -54,7 +55,6 @@ from pyprof.parse.trace_builder import (
     launch_table,
     range_table,
 )
-from pyprof.sqlite_file import Batch, Database, is_sqlite, required, tables
 
 # eventType of NVTX_EVENTS; 70 and 71 are ranges imported from another process. Source: ENUM_NSYS_EVENT_TYPE.
 _RANGE_KINDS = {34: MARK, 59: PUSH_POP, 60: START_END, 70: PUSH_POP, 71: START_END}

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pyprof import arrow
-from pyprof.api_names import api_name
-from pyprof.errors import FormatError
-from pyprof.model import (
+from pyprof.core import arrow
+from pyprof.core.api_names import api_name
+from pyprof.core.errors import FormatError
+from pyprof.core.model import (
     KERNEL,
     MARK,
     MEMCPY,
@@ -33,6 +33,7 @@ from pyprof.model import (
     Steps,
     Trace,
 )
+from pyprof.core.sqlite_file import Batch, Database, is_sqlite, required, tables
 from pyprof.parse.formats import FORMATS
 from pyprof.parse.formats.nsys import copy_names
 from pyprof.parse.heads import Head, of_export
@@ -46,7 +47,6 @@ from pyprof.parse.trace_builder import (
     launch_table,
     range_table,
 )
-from pyprof.sqlite_file import Batch, Database, is_sqlite, required, tables
 
 _MARKER = "CUPTI_ACTIVITY_KIND_MARKER"
 _COPIES, _SETS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from pyprof.marker import Listed, is_backward
-from pyprof.model import Arg, Call, Other, Tensor, Value, tensor
+from pyprof.core.marker import Listed, is_backward
+from pyprof.core.model import Arg, Call, Other, Tensor, Value, tensor
+from pyprof.core.symbols import dtype_of
 from pyprof.parse.tracejson.events import FAULTS
-from pyprof.symbols import dtype_of
 
 # Types of inputs that are not tensors.
 _LISTS = frozenset({"ScalarList", "GenericList"})

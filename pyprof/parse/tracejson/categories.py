@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from pyprof.marker import is_backward, is_qualified
+from pyprof.core.marker import is_backward, is_qualified
 from pyprof.parse.tracejson.events import FAULTS, Event
 from pyprof.parse.tracejson.numeric import number_of
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.marker import is_backward, is_qualified
-from pyprof.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
+from pyprof.core import intervals
+from pyprof.core.marker import is_backward, is_qualified
+from pyprof.core.model import KERNEL, MEMCPY, MEMSET, Column, Ints, Strings
 from pyprof.parse.tracejson import categories, mtia
 from pyprof.parse.tracejson.arguments import Key
 from pyprof.parse.tracejson.events import Event, arguments

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pyprof.intervals import groups
-from pyprof.model import DTYPE_BITS, Arg, Call, Collective, Ints, Tensor, Value
+from pyprof.core.intervals import groups
+from pyprof.core.model import DTYPE_BITS, Arg, Call, Collective, Ints, Tensor, Value
 
 ANNOUNCED = "record_param_comms"
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.intervals import groups
-from pyprof.marker import is_backward
-from pyprof.model import Arg, Call, Column, Ints, Other, Tensor, Value
+from pyprof.core.intervals import groups
+from pyprof.core.marker import is_backward
+from pyprof.core.model import Arg, Call, Column, Ints, Other, Tensor, Value
 
 Shape = tuple[int, ...]
 # Positions of the forward's parameters: stride, padding, dilation, groups.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from pyprof.intervals import groups
-from pyprof.model import Arg, Call, Ints, Tensor
+from pyprof.core.intervals import groups
+from pyprof.core.model import Arg, Call, Ints, Tensor
 from pyprof.parse.tracejson.convolutions import Operators
 
 LAYERS = frozenset({"vllm::moe_forward", "vllm::moe_forward_shared"})

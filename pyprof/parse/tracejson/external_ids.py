@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.model import Bools, Column, Ints
+from pyprof.core import intervals
+from pyprof.core.model import Bools, Column, Ints
 
 
 def pair(calls: Column, works: Bools, events: Column) -> tuple[Column, Column]:

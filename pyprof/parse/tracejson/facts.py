@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pyprof.model import DTYPE_BITS, Collective, Device
+from pyprof.core.model import DTYPE_BITS, Collective, Device
+from pyprof.core.symbols import dtype_of
 from pyprof.parse.tracejson.arguments import shapes_and_types
-from pyprof.symbols import dtype_of
 
 # Kinds of memory as a copy's name spells them -> Nsight's numbers. Source: ENUM_CUDA_MEM_KIND of its exports; ROCm's
 # "Host" does not say whether the memory is pinned.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.intervals import groups
-from pyprof.model import Column, Ints, Strings
+from pyprof.core.intervals import groups
+from pyprof.core.model import Column, Ints, Strings
 from pyprof.parse.backward_links import node_name, operator_name
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pyprof.errors import FormatError
-from pyprof.model import Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Trace
 from pyprof.parse import graph_replays
 
 FOLDER, DETAILS = "capture_traces", "execution_details.json"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pyprof.model import Column
+from pyprof.core.model import Column
 from pyprof.parse.tracejson.events import FAULTS
 
 

@@ -25,8 +25,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pyprof import inputs
-from pyprof.errors import FormatError
+from pyprof.core import inputs
+from pyprof.core.errors import FormatError
 from pyprof.parse import reader_process
 from pyprof.parse.tracejson import text as texts
 from pyprof.parse.tracejson.columns import Collector

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.model import Ints, Strings
+from pyprof.core.model import Ints, Strings
 from pyprof.parse.tracejson.columns import Collector
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyprof.intervals import groups
-from pyprof.marker import encode
-from pyprof.model import Arg, Bools, Ints, Trace
+from pyprof.core.intervals import groups
+from pyprof.core.marker import encode
+from pyprof.core.model import Arg, Bools, Ints, Trace
 
 # Operators whose work the lengths decide; each has a formula with an argument `lengths`.
 ATTENTION = frozenset(

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyprof import intervals
-from pyprof.api_names import starts_one_kernel
-from pyprof.model import KERNEL, Bools, Column, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.api_names import starts_one_kernel
+from pyprof.core.model import KERNEL, Bools, Column, Ints, Trace
 from pyprof.parse.join import link
 
 _RANKS = "launches of GPU events with equal numbers: traces of several ranks in one file; give the folder of the ranks"

@@ -12,8 +12,8 @@ import re
 
 import numpy as np
 
-from pyprof import arrow, intervals
-from pyprof.model import Functions, Ints, Stack, Strings
+from pyprof.core import arrow, intervals
+from pyprof.core.model import Functions, Ints, Stack, Strings
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): ", re.S)
 _MODULE = "nn.Module: "

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyprof import inputs
-from pyprof.errors import FormatError
+from pyprof.core import inputs
+from pyprof.core.errors import FormatError
 
 _GZIP = b"\x1f\x8b"
 _HEAD, _PART = 1 << 16, 1 << 20

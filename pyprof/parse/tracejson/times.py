@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.model import Column, Ints
+from pyprof.core.model import Column, Ints
 
 _LIMIT = 1 << 62
 _LONGEST = (_LIMIT - 1) // 1000

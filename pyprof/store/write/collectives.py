@@ -12,10 +12,10 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from pyprof import intervals
-from pyprof.model import KERNEL, Collective, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.model import KERNEL, Collective, Ints, Trace
+from pyprof.costs import kernels
 from pyprof.parse.rows import Linked
-from pyprof.prof import kernels
 from pyprof.store.write.columns import rows
 
 _NONE = -1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyprof.model import Bools, Column, Ints
+from pyprof.core.model import Bools, Column, Ints
 
 WORKER_SHIFT = 40
 NONE = -1

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.model import Process
+from pyprof.core.model import Process
 from pyprof.store.moments import BEFORE
 from pyprof.store.write import columns, dimensions
 from pyprof.store.write.columns import WORKER_SHIFT

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from pyprof.model import MEMCPY, MEMSET, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
+from pyprof.core.model import MEMCPY, MEMSET, OPERATOR, Column, Device, Ints, Process, Rows, Site, Trace
+from pyprof.costs import kernels
 from pyprof.parse.merge import processes
-from pyprof.prof import kernels
 from pyprof.store.write.columns import Stacks, flag, plain, rows, table
 from pyprof.store.write.operators import Operators, dtype_ok
 

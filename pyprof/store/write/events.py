@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyprof import intervals
-from pyprof.model import OPERATOR, Collective, Column, Ints, Rows
+from pyprof.core import intervals
+from pyprof.core.model import OPERATOR, Collective, Column, Ints, Rows
+from pyprof.costs.attribution.attribute import TC_UNKNOWN, Costs
 from pyprof.parse.rows import Linked
-from pyprof.prof.attribution.attribute import TC_UNKNOWN, Costs
 from pyprof.store import blocks
 from pyprof.store.write import collectives, dimensions
 from pyprof.store.write.columns import WORKER_SHIFT, pieces, plain, summed, table, take

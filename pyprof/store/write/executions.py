@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pyprof import intervals
-from pyprof.api_names import api_kind, without_version
-from pyprof.model import KERNELS, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
+from pyprof.core import intervals
+from pyprof.core.api_names import api_kind, without_version
+from pyprof.core.model import KERNELS, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
 from pyprof.parse.instances import Instances
 from pyprof.parse.rows import Linked
 from pyprof.store import blocks

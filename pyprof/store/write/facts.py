@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyprof.marker import is_backward
-from pyprof.model import Device, Ints, Rows, Trace
+from pyprof.core.marker import is_backward
+from pyprof.core.model import Device, Ints, Rows, Trace
+from pyprof.costs.attribution.attribute import USED
+from pyprof.costs.columns import View
+from pyprof.costs.hardware.machine import Hardware, recorded
 from pyprof.parse.backward_links import pair
 from pyprof.parse.instances import instances
 from pyprof.parse.join import nest_spans
 from pyprof.parse.rows import linked
 from pyprof.parse.trace_builder import empty_ops, take
-from pyprof.prof.attribution.attribute import USED
-from pyprof.prof.columns import View
-from pyprof.prof.hardware.machine import Hardware, recorded
 from pyprof.store.moments import BEFORE
 from pyprof.store.write import collectives, columns, dimensions, events, host_events
 from pyprof.store.write.columns import NONE, Stacks

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pyprof import intervals
-from pyprof.marker import user_frames
-from pyprof.model import Column, Ints, Trace
+from pyprof.core import intervals
+from pyprof.core.marker import user_frames
+from pyprof.core.model import Column, Ints, Trace
 from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION
 from pyprof.store.write.columns import Stacks, ids, plain, rows, table
 

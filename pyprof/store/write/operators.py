@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyprof.marker import EVALUATE, is_node
-from pyprof.model import NO_DIRECTION, OPTIMIZER, Call, Site, Tensor, Value
-from pyprof.prof.attribution.attribute import family
-from pyprof.prof.kernels import FITS, PRODUCTS
-from pyprof.prof.params import dtype, params
+from pyprof.core.marker import EVALUATE, is_node
+from pyprof.core.model import NO_DIRECTION, OPTIMIZER, Call, Site, Tensor, Value
+from pyprof.costs.attribution.attribute import family
+from pyprof.costs.kernels import FITS, PRODUCTS
+from pyprof.costs.params import dtype, params
 
 # Compute capability from which tensor cores take a type. Source: CUDA C++ Programming Guide, "Warp Matrix Functions"
 # and "Compute Capabilities"; float32 runs on them as TF32, where that is allowed.
@@ -242,7 +242,7 @@ def dtype_ok(name: str | None, capability: tuple[int, int] | None, tf32: bool | 
 def shapes(call: Call) -> str | None:
     """Return the shapes of the tensors of a call.
 
-    >>> from pyprof.model import Arg
+    >>> from pyprof.core.model import Arg
     >>> shapes(Call("torch", "mm", (Arg("", Tensor((2, 3), None)), Arg("", Tensor((3, 4), None)))))
     '(2, 3); (3, 4)'
     """

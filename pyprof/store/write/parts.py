@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pyprof.errors import FormatError
-from pyprof.model import Process, Trace
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Process, Trace
 from pyprof.parse.merge import processes, unix_start
 from pyprof.store.write import facts
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyprof.model import OPERATOR, Column, Ints, Rows
-from pyprof.prof.attribution.attribute import Costs
-from pyprof.prof.hardware import roofline
-from pyprof.prof.hardware.machine import Hardware
-from pyprof.prof.modelflops import model_flops
-from pyprof.prof.tensor_core_reasons import verdict
+from pyprof.core.model import OPERATOR, Column, Ints, Rows
+from pyprof.costs.attribution.attribute import Costs
+from pyprof.costs.hardware import roofline
+from pyprof.costs.hardware.machine import Hardware
+from pyprof.costs.modelflops import model_flops
+from pyprof.costs.tensor_core_reasons import verdict
 from pyprof.store.write import columns
 
 _PS = 1000  # in a ns

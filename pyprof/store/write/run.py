@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyprof import inputs, scratch
-from pyprof.errors import FormatError
-from pyprof.model import Trace
+from pyprof.core import inputs, scratch
+from pyprof.core.errors import FormatError
+from pyprof.core.model import Trace
 from pyprof.parse import archive, folder, loader, pool, reader_process
 from pyprof.parse.folder import Input
 from pyprof.parse.merge import UNALIGNED, Clock, common_clock, run_facts, unknown_process

@@ -21,7 +21,7 @@ from pyprof.capture.collectors.cupti import pool as buffers
 from pyprof.capture.collectors.cupti import records
 from pyprof.capture.collectors.cupti.decode import Names, decode
 from pyprof.capture.collectors.device import LAUNCH, Array, Records
-from pyprof.errors import CaptureError
+from pyprof.core.errors import CaptureError
 
 _FULL = "windows whose end lacks device events: 1 GiB of activity records was reached"
 _MINUTE = 60 * 10**9

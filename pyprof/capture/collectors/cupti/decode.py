@@ -17,8 +17,8 @@ from pyprof.capture.collectors import device
 from pyprof.capture.collectors.cupti import records
 from pyprof.capture.collectors.cupti.records import DRIVER, KERNEL, MEMCPY, MEMSET, PEER_COPY, RUNTIME, SYNC
 from pyprof.capture.collectors.device import MISSING, Array, Records
-from pyprof.errors import CaptureError
-from pyprof.symbols import demangle
+from pyprof.core.errors import CaptureError
+from pyprof.core.symbols import demangle
 
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.void]

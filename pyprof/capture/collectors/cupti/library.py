@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pyprof.errors import WHERE, CaptureError, install
+from pyprof.core.errors import WHERE, CaptureError, install
 
 MAX_LIMIT_REACHED = 12
 _PERMISSION = (35, 40)  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES, ..._VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES

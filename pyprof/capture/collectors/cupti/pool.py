@@ -22,7 +22,7 @@ import torch
 
 from pyprof.capture.collectors.cupti.decode import Buffer
 from pyprof.capture.core.torch_internals import look_up
-from pyprof.errors import CaptureError
+from pyprof.core.errors import CaptureError
 
 BUFFER_BYTES = 8 << 20
 MOST_BUFFERS = 128  # 1 GiB: some four million launches

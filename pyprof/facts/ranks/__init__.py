@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks beside each other: their clocks, collectives, and who is late."""
