@@ -168,12 +168,12 @@ def measure_parse(path: Path) -> Clock:
 
 
 def measure_columns(path: Path) -> Clock:
-    from pyprof import profiles as session
+    from pyprof import profiles
     from pyprof.costs.columns import COLUMNS, View
 
     _load_all()
     clock = Clock()
-    view = View(session.load(path).rows)
+    view = View(profiles.load(path).rows)
     for column in COLUMNS.values():
         column.cells(view)
     return clock.stop(len(view.rows))

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.reports import every
 from tests.build import LONG
 
 
-def all_of(prof: session.Profile, folder: Path) -> None:
+def all_of(prof: profiles.Profile, folder: Path) -> None:
     """Ask for each report, prof.py's table, the ledger, the overview, an export; with PYPROF_LONG=1 the page."""
     for report in every():
         prof.report(report.name)

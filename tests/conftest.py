@@ -121,11 +121,11 @@ def recorded(data: Path) -> Callable[[str], Any]:
     """Open a recording of others: read once by the code as it is, from then on a database.
 
     Only for tests of what stands on a recording: those of reading it call `load`."""
-    from pyprof import profiles as session
+    from pyprof import profiles
 
     @cache
     def opened(name: str) -> Any:
-        return session.load(databases.of(data / name))
+        return profiles.load(databases.of(data / name))
 
     return opened
 

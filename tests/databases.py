@@ -39,7 +39,7 @@ def _code() -> str:
 
 def of(recording: Path) -> Path:
     """Return the database of a recording, made first if it isn't there. Processes wait for the one that makes it."""
-    from pyprof import profiles as session
+    from pyprof import profiles
 
     FOLDER.mkdir(mode=0o700, exist_ok=True)
     path = FOLDER / _code() / f"{_digest(_files(recording, '*'))}_{recording.name.split('.')[0]}_dldb.sqlite"
@@ -50,7 +50,7 @@ def of(recording: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             _remove_old()
-            session.load(recording).save(path)
+            profiles.load(recording).save(path)
     return path
 
 

@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import write_capture
 from tests.server.conftest import steps
 from tests.waiting import HANG, until
@@ -52,7 +52,7 @@ class Jupyter:
 def write_profile(path: Path, count: int = 6) -> Path:
     """Write a profile database of some steps, as a whole."""
     recording = write_capture(path.with_suffix(".part"), steps(count))
-    session.load(recording).save(path)
+    profiles.load(recording).save(path)
     recording.unlink()
     return path
 

@@ -8,32 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 
-Load = Callable[[str], session.Profile]
+Load = Callable[[str], profiles.Profile]
 
 
 @pytest.fixture
 def case(data: Path) -> Load:
     """The one recording in the folder of a case, given by its first letters."""
 
-    def load(name: str) -> session.Profile:
+    def load(name: str) -> profiles.Profile:
         (folder,) = (data / "cases").glob(f"{name}-*")
         files = [path for path in folder.iterdir() if path.suffix in (".json", ".sqlite")]
-        return session.load(files[0] if len(files) == 1 else folder)
+        return profiles.load(files[0] if len(files) == 1 else folder)
 
     if not (data / "cases").is_dir():
         pytest.skip("no cases among the recordings of others")
     return load
 
 
-def times(prof: session.Profile) -> dict[str, int]:
+def times(prof: profiles.Profile) -> dict[str, int]:
     """ns on the device (without one: on the CPU) by type of operator."""
     table = prof.report("op_type")
     return dict(zip(table["type"], map(int, table["gpu"])))
 
 
-def missing(prof: session.Profile) -> dict[str, int]:
+def missing(prof: profiles.Profile) -> dict[str, int]:
     return dict(prof.database.rows("select reason, count from lost"))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import UsageError
 from pyprof.gate import outputs, verdict
 from pyprof.gate.conditions import Condition, parse
@@ -60,7 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     def saved(name: str, lengths: list[dict[str, int]]) -> Path:
         path = folder / f"{name}_dldb.sqlite"
-        session.load(write(folder / f"{name}.json", lengths)).save(path)
+        profiles.load(write(folder / f"{name}.json", lengths)).save(path)
         return path
 
     slower = [{**one, MM: int(1.03 * one[MM])} for one in steps(12, 2)]
@@ -80,8 +80,8 @@ def run(*words: object) -> int:
 
 
 def gate(files: dict[str, Path], base: str, other: str, *conditions: str) -> verdict.Verdict:
-    profiles = [session.load(files[name]) for name in (base, other)]
-    return verdict.compare([profiles[0].source()], [profiles[1].source()], [parse(one) for one in conditions])
+    loaded = [profiles.load(files[name]) for name in (base, other)]
+    return verdict.compare([loaded[0].source()], [loaded[1].source()], [parse(one) for one in conditions])
 
 
 # --- conditions
@@ -154,7 +154,7 @@ def test_a_pattern_with_a_star_matches_whole_names(pattern, name, matches):
 def test_figures_are_those_of_each_iteration(tmp_path):
     """Two iterations by hand: relu 10 and mm 20 us; relu 30 and mm 40 us."""
     path = write(tmp_path / "run.json", [{RELU: 10_000, MM: 20_000}, {RELU: 30_000, MM: 40_000}])
-    profile = session.load(path)
+    profile = profiles.load(path)
     source = profile.source()
     conditions = [
         "step_time>1%",
@@ -292,8 +292,8 @@ def test_runs_of_a_side_are_the_samples_if_there_are_enough(tmp_path):
     for number, factor in enumerate(factors):
         lengths = [{name: int(factor * length) for name, length in one.items()} for one in steps(6, number)]
         paths.append(write(tmp_path / f"{number}.json", lengths))
-    profiles = [session.load(path) for path in paths]
-    sources = [profile.source() for profile in profiles]
+    loaded = [profiles.load(path) for path in paths]
+    sources = [profile.source() for profile in loaded]
     conditions = [parse("op:mm>1%")]
     assert verdict.compare(sources[3:4], sources[4:5], conditions).status in (FAIL, PASS)  # what two runs say
     result = verdict.compare(sources[:4], sources[4:], conditions)

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 import pyprof
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.capture.collectors.cupti import records
 from pyprof.capture.collectors.cupti.decode import Buffer, Names, decode
 from pyprof.capture.collectors.device import COPY, KERNEL, LAUNCH, SYNC
@@ -47,16 +47,16 @@ def unpacked(name: str) -> Path:
 
 
 @cache
-def captured(name: str) -> session.Profile:
-    return session.load(unpacked(f"{name}.sqlite"))
+def captured(name: str) -> profiles.Profile:
+    return profiles.load(unpacked(f"{name}.sqlite"))
 
 
 @cache
-def traced(name: str) -> session.Profile:
-    return session.load(unpacked(f"{name}.pt.trace.json"))
+def traced(name: str) -> profiles.Profile:
+    return profiles.load(unpacked(f"{name}.pt.trace.json"))
 
 
-def kernels(profile: session.Profile) -> pd.DataFrame:
+def kernels(profile: profiles.Profile) -> pd.DataFrame:
     frame = profile.kernels
     return frame[frame["kind"] == "kernel"]
 
@@ -401,6 +401,6 @@ def test_an_optimizer_is_neither_forward_nor_backward(tmp_path: Path):
         changed = database.execute("update operator set direction = 0 where phase = 3").rowcount
     database.close()
     assert changed
-    table = session.load(older).diff(profile, by="operator", per="run")
+    table = profiles.load(older).diff(profile, by="operator", per="run")
     assert set(table["matched_by"]) == {"module and shapes"}
     assert not table["delta_device_ns"].any()

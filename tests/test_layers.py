@@ -54,14 +54,15 @@ STANDS_ON = {
     "facts.path": STEPS | {"facts.steps", "facts.ranks"},
     "facts": STEPS | {"facts.steps", "facts.ranks"},
     "rules": CORE | {"store", "facts", "metrics", "costs"},
-    "reports": CORE | {"store", "facts", "metrics", "rules"},
+    "measures": CORE | {"store", "facts", "metrics", "costs"},
+    "reports": CORE | {"store", "facts", "metrics", "measures", "rules"},
     "render": CORE | {"facts", "reports"},
     "export": CORE | {"store", "facts", "parse"},
     # A process of its own runs the command.
     "overview": CORE | {"store", "facts", "metrics", "reports", "rules", "commands"},
     "timeline": CORE | {"store", "facts", "reports"},
     "query": CORE | {"store", "reports", "parse.reader_process"},
-    "views": CORE | {"costs", "store", "facts", "metrics", "reports", "rules", "render", "timeline"},
+    "views": CORE | {"costs", "store", "facts", "metrics", "measures", "reports", "rules", "render", "timeline"},
     "profiles": CORE | {
         "parse", "prof", "costs", "store", "facts", "reports", "rules", "export", "timeline", "query", "overview",
         "views", "server.one_file", "integrations.notebook_frame", "integrations.notebook_progress",

@@ -17,7 +17,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import UsageError
 from pyprof.integrations import mcp_server
 from tests import build, cli, kineto
@@ -79,7 +79,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def answers(recording: Path) -> dict[str, Answer]:
     """What one server says of the recording."""
-    (first,) = session.load(recording).query("select min(id) as id from kernels where op_id = 'LINEAR_1'")[
+    (first,) = profiles.load(recording).query("select min(id) as id from kernels where op_id = 'LINEAR_1'")[
         "id"
     ]
     calls = CALLS | {
@@ -108,7 +108,7 @@ CALLS = {
 
 def test_an_agent_finds_what_is_slow_and_why(recording: Path, answers: dict[str, Answer]) -> None:
     """From the overview to the operator, its kernels, the longest gap: the figures of the reports, with links."""
-    prof = session.load(recording)
+    prof = profiles.load(recording)
     assert not [name for name, answer in answers.items() if answer.failed]
     names = ("overview", "findings", "rows", "operator", "gap", "kernels", "same", "event")
     overview, findings, rows, operator, gap, kernels, same, event = (answers[name] for name in names)
@@ -132,7 +132,7 @@ def test_an_agent_finds_what_is_slow_and_why(recording: Path, answers: dict[str,
 
 
 def test_long_answers_come_in_pages(recording: Path, answers: dict[str, Answer]) -> None:
-    prof = session.load(recording)
+    prof = profiles.load(recording)
     names = ("first", "second", "long", "wide", "report")
     first, second, long, wide, report = (answers[name] for name in names)
     assert len(first.value["rows"]) == first.value["next_offset"] == mcp_server.MOST_ROWS
@@ -204,8 +204,8 @@ def test_what_is_not_to_be_done_is_refused(recording: Path, tmp_path: Path) -> N
         assert answer.failed, one
         assert sentence in answer.value, answer
         assert "Traceback" not in answer.value
-    profiles, views, hostile = answers[-3:]
-    assert profiles.value == {"profiles": ["a.sqlite", "b.sqlite"]}
+    listed, views, hostile = answers[-3:]
+    assert listed.value == {"profiles": ["a.sqlite", "b.sqlite"]}
     assert {"kernels", "steps"} <= set(views.value)
     assert not hostile.failed  # its names are data
     assert recording.read_bytes() == before
@@ -299,10 +299,10 @@ def test_a_link_leads_no_profile_out_of_the_folders(
 ) -> None:
     """Neither the run nor the folder that has nothing but the run is read; the folder of both is."""
     write(tmp_path / "root" / "top" / "sub", tmp_path / "target")
-    profiles = mcp_server.Profiles([str(tmp_path / "root")], "")
+    served = mcp_server.Profiles([str(tmp_path / "root")], "")
     path = "top/sub" if name == "sub" else name
     with pytest.raises(UsageError, match="this link leads out of the folders that this server may read"):
-        profiles.get(path)
+        served.get(path)
     mcp_server.Profiles([str(tmp_path)], "").get(f"root/{path}")
 
 

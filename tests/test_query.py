@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.commands import query
 from pyprof.core.errors import PyProfError, UsageError
 from pyprof.query.engine import Bounds, Queries
@@ -54,16 +54,16 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("query") / "net_dldb.sqlite"
     source = path.with_name("transformer_bf16.sqlite")
     source.write_bytes(gzip.decompress((GPU / "transformer_bf16.sqlite.gz").read_bytes()))
-    session.load(source).save(path)
+    profiles.load(source).save(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def prof(recording: Path) -> session.Profile:
-    return session.load(recording)
+def prof(recording: Path) -> profiles.Profile:
+    return profiles.load(recording)
 
 
-def test_every_column_of_every_view_can_be_read(prof: session.Profile) -> None:
+def test_every_column_of_every_view_can_be_read(prof: profiles.Profile) -> None:
     assert tuple(VIEWS) == query.VIEWS
     for name, view in VIEWS.items():
         table = prof.query(f"select * from {name} limit 5")
@@ -72,7 +72,7 @@ def test_every_column_of_every_view_can_be_read(prof: session.Profile) -> None:
         assert all(field.text.endswith(".") for field in view.fields)
 
 
-def test_kernels_are_those_of_the_reports(prof: session.Profile) -> None:
+def test_kernels_are_those_of_the_reports(prof: profiles.Profile) -> None:
     """Time, work, use of tensor cores and steps, by name; and operators, by op_id."""
     ours = prof.query(
         "select name, count(*), sum(duration_ns), 1.0 * sum(flops) / sum(bytes), 1e9 * sum(flops) / sum(duration_ns), "
@@ -100,7 +100,7 @@ def test_kernels_are_those_of_the_reports(prof: session.Profile) -> None:
         assert phase in ("forward", "backward", "optimizer", None)
 
 
-def test_steps_add_up(prof: session.Profile) -> None:
+def test_steps_add_up(prof: profiles.Profile) -> None:
     rows = prof.query("select length_ns, tc_ns + kernel_ns + memory_ns + dataloader_ns + coalesce(io_ns, 0) + cpu_ns "
                       "+ other_ns from steps")  # fmt: skip
     assert len(rows) == 2
@@ -113,7 +113,7 @@ def test_steps_add_up(prof: session.Profile) -> None:
     assert list(kernels.itertuples(index=False, name=None)) == raw
 
 
-def test_a_line_is_the_last_of_its_stack(prof: session.Profile) -> None:
+def test_a_line_is_the_last_of_its_stack(prof: profiles.Profile) -> None:
     for line, stack in prof.query("select source_line, call_stack from operators").itertuples(index=False):
         assert line == (stack.rpartition("\n")[2] if stack else None)
 
@@ -274,7 +274,7 @@ def test_a_recording_without_a_gpu_and_hostile_names(run: Run, tmp_path: Path) -
     path = build.write_capture(
         tmp_path / "cpu.sqlite", build.recording(f"aten::mm, seq = 1\n    > 10 {name!r}")
     )
-    profile = session.load(path)
+    profile = profiles.load(path)
     for view in VIEWS:
         profile.query(f"select * from {view}")
     done = run(path, "select name from kernels")

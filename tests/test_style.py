@@ -130,6 +130,7 @@ def test_sql_stays_in_its_layers() -> None:
     allowed = (
         "store",
         "facts",
+        "measures",
         "reports",
         "rules",
         "export",

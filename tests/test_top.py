@@ -20,7 +20,7 @@ from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.symbols import short_name
 from pyprof.core.units import duration, percent
 from pyprof.facts.steps.source import Source
@@ -104,13 +104,13 @@ class Terminal:
 
 
 @cache
-def source_of(prof: session.Profile) -> Source:
+def source_of(prof: profiles.Profile) -> Source:
     """What the program is told of a recording: tests that open it share what they have worked out."""
     return prof.source()
 
 
 def drive(
-    prof: session.Profile, steps: Callable[[Terminal], Awaitable[None]], size: tuple[int, int] = (120, 40)
+    prof: profiles.Profile, steps: Callable[[Terminal], Awaitable[None]], size: tuple[int, int] = (120, 40)
 ) -> Top:
     """Start the program, and do some steps once the overview is there."""
 
@@ -127,10 +127,10 @@ def drive(
 
 
 @pytest.fixture(scope="module")
-def prof(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+def prof(tmp_path_factory: pytest.TempPathFactory) -> profiles.Profile:
     path = tmp_path_factory.mktemp("top") / "net.sqlite"
     path.write_bytes(gzip.decompress((GPU / "transformer_bf16.sqlite.gz").read_bytes()))
-    return session.load(path)
+    return profiles.load(path)
 
 
 def flat(text: str) -> str:
@@ -138,7 +138,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_overview_is_that_of_the_report(prof: session.Profile) -> None:
+def test_the_overview_is_that_of_the_report(prof: profiles.Profile) -> None:
     facts = figures(prof.source())
 
     async def steps(terminal: Terminal) -> None:
@@ -181,7 +181,7 @@ TABLES = [
 ]  # fmt: skip
 
 
-def test_the_figures_on_the_screen_are_those_of_the_report(prof: session.Profile) -> None:
+def test_the_figures_on_the_screen_are_those_of_the_report(prof: profiles.Profile) -> None:
     async def steps(terminal: Terminal) -> None:
         for keys, report, name, columns in TABLES:
             table = prof.report(report)
@@ -213,7 +213,7 @@ def test_the_figures_on_the_screen_are_those_of_the_report(prof: session.Profile
     drive(prof, steps)
 
 
-def test_the_tree_unfolds_and_its_sums_are_those_of_the_groups(prof: session.Profile) -> None:
+def test_the_tree_unfolds_and_its_sums_are_those_of_the_groups(prof: profiles.Profile) -> None:
     groups = prof.report("group_node").set_index("name")
 
     async def steps(terminal: Terminal) -> None:
@@ -242,7 +242,7 @@ def test_the_tree_unfolds_and_its_sums_are_those_of_the_groups(prof: session.Pro
     drive(prof, steps)
 
 
-def test_a_filter_of_the_tree_keeps_what_is_above(prof: session.Profile) -> None:
+def test_a_filter_of_the_tree_keeps_what_is_above(prof: profiles.Profile) -> None:
     details = prof.report("detail")
     compute = details[details["bound"] == "compute"]
 
@@ -260,7 +260,7 @@ def test_a_filter_of_the_tree_keeps_what_is_above(prof: session.Profile) -> None
     drive(prof, steps)
 
 
-def test_filters_are_those_of_the_page(prof: session.Profile) -> None:
+def test_filters_are_those_of_the_page(prof: profiles.Profile) -> None:
     table = prof.report("kernel_summary")
     many = table[(table["calls"] > 10) & table["name"].str.contains("nvjet")]
 
@@ -288,7 +288,7 @@ def test_filters_are_those_of_the_page(prof: session.Profile) -> None:
     drive(prof, steps)
 
 
-def test_s_sorts_by_the_next_column(prof: session.Profile) -> None:
+def test_s_sorts_by_the_next_column(prof: profiles.Profile) -> None:
     table = prof.report("kernel_summary")
 
     async def steps(terminal: Terminal) -> None:
@@ -305,7 +305,7 @@ def test_s_sorts_by_the_next_column(prof: session.Profile) -> None:
     drive(prof, steps)
 
 
-def test_u_changes_the_unit_everywhere(prof: session.Profile) -> None:
+def test_u_changes_the_unit_everywhere(prof: profiles.Profile) -> None:
     top = int(prof.report("kernel_summary")["total_ns"].max())
 
     async def steps(terminal: Terminal) -> None:
@@ -324,7 +324,7 @@ def test_u_changes_the_unit_everywhere(prof: session.Profile) -> None:
     drive(prof, steps)
 
 
-def test_findings_have_advice_evidence_and_an_address(prof: session.Profile) -> None:
+def test_findings_have_advice_evidence_and_an_address(prof: profiles.Profile) -> None:
     found = [outcome for outcome in prof.outcomes if outcome.finding]
     first = found[0].finding
     assert first is not None
@@ -354,7 +354,7 @@ def test_findings_have_advice_evidence_and_an_address(prof: session.Profile) -> 
     assert drive(prof, steps).addresses == ["http://localhost:8000/#/overview?d=finding%3AR05"]
 
 
-def test_enter_shows_details_and_o_the_address(prof: session.Profile) -> None:
+def test_enter_shows_details_and_o_the_address(prof: profiles.Profile) -> None:
     detail = prof.report("detail").set_index("op_id")
     line = prof.report("idle").iloc[0]
 
@@ -394,7 +394,7 @@ def test_enter_shows_details_and_o_the_address(prof: session.Profile) -> None:
     assert "operators.f.name=%3Daten%3A%3Acopy_" in links[4]
 
 
-def test_help_lists_the_keys_and_the_columns(prof: session.Profile) -> None:
+def test_help_lists_the_keys_and_the_columns(prof: profiles.Profile) -> None:
     async def steps(terminal: Terminal) -> None:
         await terminal.press("4")
         screen = flat(await terminal.press("question_mark"))
@@ -407,7 +407,7 @@ def test_help_lists_the_keys_and_the_columns(prof: session.Profile) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (20, 5)])
-def test_small_terminals_have_the_name_and_the_cursor(prof: session.Profile, size: tuple[int, int]) -> None:
+def test_small_terminals_have_the_name_and_the_cursor(prof: profiles.Profile, size: tuple[int, int]) -> None:
     """Columns that do not fit are left out; nothing is wider than the terminal; the cursor is always in view."""
 
     async def steps(terminal: Terminal) -> None:
@@ -430,7 +430,7 @@ def test_small_terminals_have_the_name_and_the_cursor(prof: session.Profile, siz
     drive(prof, steps, size)
 
 
-def test_without_color_nothing_is_lost(prof: session.Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_color_nothing_is_lost(prof: profiles.Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def steps(terminal: Terminal) -> None:
@@ -443,7 +443,7 @@ def test_without_color_nothing_is_lost(prof: session.Profile, monkeypatch: pytes
 
 
 def test_a_recording_of_a_cpu_says_what_it_lacks(tmp_path: Path) -> None:
-    prof = session.load(build.write_capture(tmp_path / "cpu.sqlite", build.recording(CPU)))
+    prof = profiles.load(build.write_capture(tmp_path / "cpu.sqlite", build.recording(CPU)))
     types = prof.report("op_type")
 
     async def steps(terminal: Terminal) -> None:
@@ -465,7 +465,7 @@ def test_a_recording_without_steps_or_operators_opens(tmp_path: Path) -> None:
     what = build.Recording()
     what.launches.append(build.Launch(20, 30, 1))
     what.kernels.append(build.Kernel("lonely", 40, 90, 1))
-    prof = session.load(build.write_capture(tmp_path / "net.sqlite", what))
+    prof = profiles.load(build.write_capture(tmp_path / "net.sqlite", what))
 
     async def steps(terminal: Terminal) -> None:
         assert "The recording takes" in terminal.screen
@@ -490,7 +490,7 @@ def test_hostile_names_are_data(tmp_path: Path) -> None:
     what.kernels.append(build.Kernel(EVIL, start + 40, start + 400, 9))
     folder = tmp_path / "[red]\x1b[31m"
     folder.mkdir()
-    prof = session.load(build.write_capture(folder / "net.sqlite", what))
+    prof = profiles.load(build.write_capture(folder / "net.sqlite", what))
 
     async def steps(terminal: Terminal) -> None:
         screens = [terminal.screen]
@@ -515,7 +515,7 @@ def test_hostile_names_are_data(tmp_path: Path) -> None:
     assert all(link.isprintable() and " " not in link for link in app.addresses)
 
 
-def test_keys_do_not_wait_for_a_report(prof: session.Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_do_not_wait_for_a_report(prof: profiles.Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a report is computed, tabs and keys go on; the program ends without waiting for the report."""
     begun, release = threading.Event(), threading.Event()
     kernels = sheets.kernels
@@ -558,7 +558,7 @@ def test_keys_do_not_wait_for_a_report(prof: session.Profile, monkeypatch: pytes
             thread.join()
 
 
-def test_an_error_of_the_file_is_a_sentence(prof: session.Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_file_is_a_sentence(prof: profiles.Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(source: Source) -> sheets.Sheet:
         raise prof.database.damaged("a page of it is missing")
 
@@ -576,7 +576,7 @@ def test_an_error_of_the_file_is_a_sentence(prof: session.Profile, monkeypatch: 
 
 
 def test_what_is_no_terminal_leads_to_the_report(
-    prof: session.Profile, capfd: pytest.CaptureFixture[str]
+    prof: profiles.Profile, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.start("top", [str(prof.path)]) == 2
     captured = capfd.readouterr()
@@ -586,7 +586,7 @@ def test_what_is_no_terminal_leads_to_the_report(
 
 
 def test_a_missing_package_is_said_in_a_sentence(
-    prof: session.Profile, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    prof: profiles.Profile, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
@@ -596,7 +596,7 @@ def test_a_missing_package_is_said_in_a_sentence(
     assert "pip install '.[tui]'" in capfd.readouterr().err
 
 
-def test_the_command_on_a_terminal(prof: session.Profile) -> None:
+def test_the_command_on_a_terminal(prof: profiles.Profile) -> None:
     """On a real terminal: the overview, an address, the end; the address is printed after it."""
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}

@@ -15,22 +15,11 @@ from pyprof.core.arguments import nearest
 from pyprof.core.errors import UsageError
 from pyprof.core.registry import Registry, load_folder
 from pyprof.facts.steps.source import Source
+from pyprof.measures.columns import Column as Column
 from pyprof.metrics import FIGURES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Column(NamedTuple):
-    """Column of a report: key, heading, unit and definition. `kind`: int, float, str, bool, or object for values of any
-    type. `extra`: DLProf has no such column."""
-
-    key: str
-    heading: str
-    unit: str
-    text: str
-    kind: type = int
-    extra: bool = False
 
 
 def figure(key: str, of: str | None = None, heading: str | None = None, extra: bool = False) -> Column:

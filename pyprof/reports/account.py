@@ -18,10 +18,10 @@ from pyprof.facts.host.places import PLACE_COLUMNS
 from pyprof.facts.ranks.collective_groups import MUTUAL, collectives
 from pyprof.facts.steps.device_steps import Steps, activities, used_steps
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import frame
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.host_account import CAUSES, LOADING, host_account
 from pyprof.reports.idle import IDLE, idle_sums
-from pyprof.reports.operator_queries import frame
 from pyprof.reports.step_time import WORKER
 from pyprof.rules.context import Run
 from pyprof.rules.host_places import named
@@ -228,7 +228,7 @@ def _owned(group: _Group, steps: Steps, covered: Union) -> Ints:
 def _divided(activity: Activity, events: Ints, length: Ints, peak: float) -> dict[str, Ints]:
     """Return the parts of the time that kernels have, by cause; of each they add up to its `length`."""
     work = {name: column.take(events) for name, column in activity.work().items()}
-    time, roofline, model = (work[name].values for name in ("gpu_ns", "roofline_ns", "model_ps"))
+    time, roofline, model = (work[name].values for name in ("duration_ns", "roofline_ns", "model_ps"))
     again = activity.event_phases()[events] == RECOMPUTE
     # The peak at which a kernel's FLOPs were timed, against that of the 16 bit matrix units.
     at_peak = np.where(work["hardware_ps"].mask(), work["hardware_ps"].values, model)

@@ -12,8 +12,8 @@ from pyprof.core.api_names import without_version
 from pyprof.core.model import Ints
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.steps.source import API_KINDS, Source
+from pyprof.measures.queries import bounds, distinct, distribution, spans, started
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import bounds, distinct, distribution, spans, started
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 from pyprof.store.ids import worker_of

@@ -16,8 +16,8 @@ from pyprof.core.model import Column as Values
 from pyprof.facts.device.categories import of_kernel, of_operator
 from pyprof.facts.device.partition import Union
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import codes, launched_parts
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import codes, launched_parts
 from pyprof.store.ids import worker_of
 
 _OTHER = "other"

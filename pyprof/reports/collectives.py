@@ -12,9 +12,9 @@ from pyprof.facts.device.bandwidth import factors, has_factor, sizes
 from pyprof.facts.ranks.collective_groups import MUTUAL, collectives, within
 from pyprof.facts.ranks.rank_clocks import clocks, common
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DTYPE, GROUP, NAME, world
-from pyprof.reports.operator_queries import spans
 
 _SKEW = "Delay of the last rank after the first"
 _TRANSFER = "Time of a call after the last rank arrived"

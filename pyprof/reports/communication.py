@@ -12,8 +12,8 @@ from pyprof.facts.device.bandwidth import factors, sizes
 from pyprof.facts.ranks.collective_groups import collectives, within
 from pyprof.facts.steps.device_steps import step_numbers
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import STEP, WORKER
 from pyprof.store import reads
 

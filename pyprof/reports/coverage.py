@@ -7,8 +7,8 @@ import pandas as pd
 
 from pyprof.facts.steps.coverage import ledger
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import Column, View, report
-from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.facts.steps.source import Source
-from pyprof.reports import Column, View, efficiency, figure, report, spread
-from pyprof.reports.operator_queries import SPREADS, operators
+from pyprof.measures import efficiency
+from pyprof.measures.queries import SPREADS, operators
+from pyprof.reports import Column, View, figure, report, spread
 
 # Columns that identify an operator, for every report about operators.
 OP_ID = Column("op_id", "Op ID", "", "Type and number of the operator: unique in the recording.", str)

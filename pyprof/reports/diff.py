@@ -26,9 +26,9 @@ from pyprof.core.errors import UsageError
 from pyprof.core.model import NO_DIRECTION, NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
 from pyprof.facts.steps.coverage import missing
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import SELECTED, direction, frame, total
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations
-from pyprof.reports.operator_queries import SELECTED, direction, frame, total
 from pyprof.store.blocks import EVENTS, OPS, Shape
 from pyprof.store.kinds import IS_KERNEL
 

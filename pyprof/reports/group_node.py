@@ -12,9 +12,9 @@ from pyprof.core import model
 from pyprof.core.model import Ints
 from pyprof.facts.steps.dataframes import integer
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import SPREADS, counted, operators
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
-from pyprof.reports.operator_queries import SPREADS, counted, operators
 from pyprof.store.write.operators import OUTSIDE
 
 _OUTSIDE = "unassociated"

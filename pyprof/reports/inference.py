@@ -13,8 +13,8 @@ from pyprof.core.serving import step_of
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.steps.iteration_cuts import server_steps
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import distribution, spans, started
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 from pyprof.store.ids import worker_of

@@ -13,11 +13,11 @@ import pandas as pd
 from pyprof.core.model import KERNELS, KINDS, OPERATOR, Column, Ints
 from pyprof.facts.steps.dataframes import category, integer, steps_of
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import direction
 from pyprof.reports import Column as ReportColumn
 from pyprof.reports import View, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE
 from pyprof.reports.kernel import KIND
-from pyprof.reports.operator_queries import direction
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
 

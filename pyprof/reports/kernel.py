@@ -7,9 +7,10 @@ import pandas as pd
 
 from pyprof.core.model import KINDS
 from pyprof.facts.steps.source import Source
-from pyprof.reports import Column, View, efficiency, report, spread
+from pyprof.measures import efficiency
+from pyprof.measures.queries import SELECTED, clear_unknown, frame
+from pyprof.reports import Column, View, report, spread
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID
-from pyprof.reports.operator_queries import SELECTED, clear_unknown, frame
 from pyprof.store.kinds import IS_KERNEL, ON_CPU
 
 KIND = Column("kind", "Kind", "", "kernel, memcpy, memset, or operator: an event on the CPU.", str, True)

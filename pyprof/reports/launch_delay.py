@@ -17,8 +17,8 @@ from pyprof.facts.device.partition import Union
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.steps.device_steps import Steps, activities
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import distinct, distribution, spans
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import distinct, distribution, spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store.ids import first_id, worker_of
 from pyprof.store.kinds import ON_GPU

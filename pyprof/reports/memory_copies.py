@@ -11,8 +11,8 @@ import pandas as pd
 from pyprof.core.model import MEMORY_KINDS, Ints
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import distinct, spans
 from pyprof.reports import Column, View, report
-from pyprof.reports.operator_queries import distinct, spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 from pyprof.store.ids import worker_of

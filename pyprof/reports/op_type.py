@@ -6,9 +6,9 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import SELECTED, SPREADS, clear_unknown, frame, spreads
 from pyprof.reports import Column, View, figure, report, spread
 from pyprof.reports.detail import TC_UNKNOWN
-from pyprof.reports.operator_queries import SELECTED, SPREADS, clear_unknown, frame, spreads
 from pyprof.store.kinds import IS_KERNEL
 
 

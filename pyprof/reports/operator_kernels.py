@@ -13,8 +13,8 @@ import pandas as pd
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.host.operator_tree import Tree, operator_name, tree
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans, started
 from pyprof.reports import Column, View, report
-from pyprof.reports.operator_queries import spans, started
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
 

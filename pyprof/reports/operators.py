@@ -12,11 +12,13 @@ from pyprof.core.marker import CallMarker, OperatorMarker, announces_collective,
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.host.operator_tree import DEVICE_TIMES, callers, operator_name, tree, weights
 from pyprof.facts.steps.source import Source
-from pyprof.reports import Column, Option, View, efficiency, report
-from pyprof.reports.operator_queries import spans, started
+from pyprof.measures import efficiency, launches
+from pyprof.measures.launches import eligible
+from pyprof.measures.queries import spans, started
+from pyprof.reports import Column, Option, View, report
 from pyprof.store import reads
 from pyprof.store.ids import worker_of
-from pyprof.store.write.operators import IN_RANGE, UNASSOCIATED, product, shapes
+from pyprof.store.write.operators import IN_RANGE, UNASSOCIATED, shapes
 
 _SHARE = "as a share of the time of kernels for which it is known; empty without such kernels"
 _SUMS = (
@@ -103,8 +105,8 @@ _KEYS = ("text", "args", "stack")  # distinguish events
 def _worker(
     activity: Activity, source: Source, launched: tuple[int, int], texts: dict[int, str], stacks: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return sums over a worker's events of equal texts and, if requested, stacks; and those over their kernels, by use
-    of tensor cores and verdict, for `efficiency.figures`.
+    """Return sums over a worker's events of equal texts and, if requested, stacks; and those over their kernels, for
+    `efficiency.figures`.
 
     Text -1 stands for work that no operator launched, -2 - the id of an operator for work launched in that
     operator's range.
@@ -134,14 +136,13 @@ def _worker(
     counted[inside] = True
     own = np.flatnonzero(activity.kernel & counted[events.launcher])
     rest = np.flatnonzero(activity.kernel[outside])
-    keys = pd.DataFrame({
+    keys = {
         key: np.r_[getattr(events, key)[events.launcher[own]], np.broadcast_to(remaining[key], len(outside))[rest]]
         for key in _KEYS
-    })  # fmt: skip
+    }  # fmt: skip
     at = np.r_[own, outside[rest]]
     work = {name: column.take(at) for name, column in activity.work().items()}
-    kernels = efficiency.sums(keys, work, efficiency.operators_of(source))
-    return table, kernels
+    return table, launches.added(keys, work).to_pandas()
 
 
 def _ranges(source: Source) -> dict[int, str]:
@@ -177,12 +178,6 @@ def _call_texts(text: str) -> tuple[str | None, str | None]:
     if isinstance(marker, OperatorMarker) and marker.sizes:
         return "; ".join(map(str, marker.sizes)), None
     return None, None
-
-
-def eligible(name: str) -> bool:
-    """Return whether tensor cores could do an operator of a recording, by its name."""
-    mod, _, op = name.rpartition(".") if "::" not in name else ("aten", "", name)
-    return bool(product(mod, op))
 
 
 def _table(source: Source, table: pd.DataFrame) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from pyprof.core.model import PUSH_POP, START_END
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.host.user_ranges import instances
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import distribution, spans, started
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import distribution, spans, started
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 from pyprof.store.ids import worker_of

@@ -9,8 +9,8 @@ from pyprof.core.model import Bools
 from pyprof.facts.ranks.collective_groups import collectives
 from pyprof.facts.ranks.rank_steps import NEAR, apart, rank_steps
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import PARTIAL, START, STEP, TOTAL, WORKER
 from pyprof.store import reads
 

@@ -7,9 +7,9 @@ import pandas as pd
 
 from pyprof.facts.path.root_causes import NAMES, root_causes
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import Column, View, report
 from pyprof.reports.communication import DEVICE
-from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 

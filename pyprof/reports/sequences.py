@@ -9,8 +9,8 @@ import pandas as pd
 from pyprof.core.model import KERNELS, MEMCPY, MEMSET, Ints
 from pyprof.facts.steps.sequences import LONGEST, SHORTEST, repeats
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import codes, launched
 from pyprof.reports import Column, View, report
-from pyprof.reports.operator_queries import codes, launched
 from pyprof.store.ids import worker_of
 
 _MOST = 1000  # rows

@@ -8,8 +8,8 @@ import pandas as pd
 
 from pyprof.core.model import KERNEL, Ints
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import codes, distinct, launched
 from pyprof.reports import Column, Option, View, report
-from pyprof.reports.operator_queries import codes, distinct, launched
 
 # Bounds of the histogram in ns: 1, 2, 5, 10 ... us, up to hours.
 EDGES = np.array([digit * 10**power for power in range(3, 13) for digit in (1, 2, 5)], np.int64)

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import operators
 from pyprof.reports import Column, View, report
-from pyprof.reports.operator_queries import operators
 
 _HOST = "Time of executions on the CPU with their API calls, minus that of executions inside them"
 _DEVICE = "Time with work on the device, summed over executions"

@@ -9,9 +9,9 @@ from pyprof.facts.ranks.delay_causes import explain_delays
 from pyprof.facts.ranks.rank_work import PARTS
 from pyprof.facts.ranks.stragglers import arrivals, computation
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import Column, Option, View, report
 from pyprof.reports.communication import DEVICE, DTYPE, GROUP, NAME
-from pyprof.reports.operator_queries import spans
 from pyprof.reports.step_time import WORKER
 from pyprof.store import reads
 

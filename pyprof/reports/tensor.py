@@ -6,10 +6,10 @@ from __future__ import annotations
 import pandas as pd
 
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import SELECTED, frame, operators
 from pyprof.metrics import METRICS, share
 from pyprof.reports import Column, View, figure, report
 from pyprof.reports.detail import DIRECTION, NAME, OP_ID, TYPE, USING
-from pyprof.reports.operator_queries import SELECTED, frame, operators
 from pyprof.store.kinds import IS_KERNEL
 
 

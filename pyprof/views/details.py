@@ -10,9 +10,10 @@ import numpy as np
 
 from pyprof.core.model import DIRECTIONS
 from pyprof.facts.steps.source import Source
+from pyprof.measures import efficiency
+from pyprof.measures.queries import SELECTED, SPREADS, spreads
 from pyprof.metrics import FIGURES
-from pyprof.reports import Column, efficiency
-from pyprof.reports.operator_queries import SELECTED, SPREADS, spreads
+from pyprof.reports import Column
 from pyprof.store.files import Store
 from pyprof.store.ids import worker_of
 from pyprof.store.kinds import ON_CPU

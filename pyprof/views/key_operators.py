@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import SELECTED, total
 from pyprof.metrics import FIGURES
 from pyprof.reports import Column
-from pyprof.reports.operator_queries import SELECTED, total
 from pyprof.views.column_table import Frame, from_rows
 
 COLUMNS = (

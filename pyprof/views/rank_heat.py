@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyprof.core.model import Ints
 from pyprof.facts.ranks.rank_steps import FIGURES, rank_steps
 from pyprof.facts.steps.source import Source
+from pyprof.measures.queries import spans
 from pyprof.reports import find
-from pyprof.reports.operator_queries import spans
 from pyprof.views.models import Heat
 
 RANKS, STEPS = 512, 400  # cells of a column, and of a row

@@ -108,7 +108,7 @@ def _point(row: dict[str, Any], gpu: bool) -> Point:
     flops = row["flops"] if time_flops else None
     size = row["bytes"] if time_bytes else None
     time_roofline = row["gpu"] - row["no_least"]
-    # As in reports/efficiency.py: what carries the work is not among them.
+    # As in measures/efficiency.py: what carries the work is not among them.
     only_zeros = not row["least"] and (row["no_least"] or not (row["flops"] or row["bytes"]))
     efficiency = 100 * row["least"] / time_roofline if time_roofline and gpu and not only_zeros else None
     return Point(

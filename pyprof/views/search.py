@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pyprof.facts.steps.source import Source
-from pyprof.reports.operator_queries import SELECTED
+from pyprof.measures.queries import SELECTED
 from pyprof.store.kinds import ON_GPU
 from pyprof.views import models
 

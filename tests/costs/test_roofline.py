@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyprof import metrics
-from pyprof import profiles as session
+from pyprof import metrics, profiles
 from pyprof.core.errors import UsageError
 from pyprof.core.model import Arg, Call, Device, Tensor
 from pyprof.costs.attribution.attribute import NOT_APPLICABLE, NOT_USED, TC_UNKNOWN, USED
@@ -216,7 +215,7 @@ def on_a_v100(path: Path, *kernels: str) -> Any:
     build.write_nsys(path, recording(text))
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update TARGET_INFO_GPU set name = 'Tesla V100-SXM2-16GB'")
-    return session.load(path)
+    return profiles.load(path)
 
 
 def test_sums_say_how_much_of_the_time_they_know(tmp_path: Path):

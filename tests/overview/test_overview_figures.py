@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.overview.figures import Figures, figures, user_line
 from pyprof.overview.html import Overview
 from pyprof.overview.lines import MOST, lines, pauses
@@ -41,7 +41,7 @@ def _kineto(path: Path) -> Path:
 
 
 def _database(path: Path) -> Path:
-    session.load(_gpu(path)).save(path / "dldb.sqlite")
+    profiles.load(_gpu(path)).save(path / "dldb.sqlite")
     return path / "dldb.sqlite"
 
 
@@ -57,8 +57,8 @@ MADE = {"cpu": _cpu, "gpu": _gpu, "kineto": _kineto, "ranks": _ranks}
 
 
 @pytest.fixture(scope="module", params=MADE)
-def profile(request, tmp_path_factory) -> session.Profile:
-    return session.load(MADE[request.param](tmp_path_factory.mktemp("made")))
+def profile(request, tmp_path_factory) -> profiles.Profile:
+    return profiles.load(MADE[request.param](tmp_path_factory.mktemp("made")))
 
 
 def test_the_step_is_that_of_the_step_time_report(profile):
@@ -164,7 +164,7 @@ op seq=1 forward=1 MmBackward0
     made = recording(text)
     [wait] = [one for one in made.ranges if one.text.startswith("enumerate")]
     mm, _, stack, backward, _ = made.ops
-    profile = session.load(write_capture(tmp_path / "net.sqlite", made))
+    profile = profiles.load(write_capture(tmp_path / "net.sqlite", made))
     row = profile.report("step_time", categories="phase").iloc[0]
     assert wait.start < stack.start < stack.end < wait.end
     expected = {"dataloader": wait, "forward": mm, "backward": backward}
@@ -184,7 +184,7 @@ def test_python_in_an_operator_is_the_operators(tmp_path):
     wait 20
 """)
     row = (
-        session.load(write_capture(tmp_path / "net.sqlite", made))
+        profiles.load(write_capture(tmp_path / "net.sqlite", made))
         .report("step_time", categories="phase")
         .iloc[0]
     )
@@ -220,7 +220,7 @@ def test_the_line_of_an_operator_is_the_one_with_most_time(tmp_path):
 
 
 def figures_of(path: Path, text: str) -> Figures:
-    profile = session.load(write_capture(path / "net.sqlite", recording(text)))
+    profile = profiles.load(write_capture(path / "net.sqlite", recording(text)))
     return figures(profile.source())
 
 
@@ -229,7 +229,7 @@ def test_a_rank_knows_how_many_there_are(tmp_path):
     with closing(sqlite3.connect(path)) as connection, connection:
         facts = [("distributed.world_size", "4"), ("distributed.rank", "1")]
         connection.executemany("insert into PYPROF_META values (?, ?)", facts)
-    profile = session.load(path)
+    profile = profiles.load(path)
     found = figures(profile.source())
     assert (found.rank, found.ranks) == (1, 4)
 
@@ -253,7 +253,7 @@ def test_what_recording_took_is_said_above_5_percent(database, tmp_path, paused,
         facts = {"paused_ns": paused, "window_ns": window, "pauses": number}
         rows = [(f"overhead.{name}", str(value)) for name, value in facts.items()]
         connection.executemany("insert or replace into meta values (?, ?)", rows)
-    profile = session.load(path)
+    profile = profiles.load(path)
     found = figures(profile.source())
     assert pauses(found) == sentence
     assert [line for line in lines(found, 120) if line.startswith("Recording")] == [sentence] * bool(sentence)

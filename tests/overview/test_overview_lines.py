@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.overview import lines as text
 from pyprof.overview.figures import Figures, Row, figures
 from pyprof.overview.lines import MOST, lines, round_shares
@@ -35,7 +35,7 @@ RECORDINGS = {
 @cache
 def of(name: str) -> Figures:
     """The figures of a recording above, written and read."""
-    profile = session.load(write_capture(Path(scratch()) / "net.sqlite", RECORDINGS[name]()))
+    profile = profiles.load(write_capture(Path(scratch()) / "net.sqlite", RECORDINGS[name]()))
     return figures(profile.source())
 
 

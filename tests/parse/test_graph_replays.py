@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.model import GRAPH, KERNEL
 from pyprof.parse import loader
 from tests import answers
@@ -75,7 +75,7 @@ def test_a_replay_is_an_event(tmp_path: Path, graph: int | None, name: str):
 
 @pytest.mark.counts
 def test_everything_answers_and_the_device_is_busy(tmp_path: Path):
-    prof = session.load(replays(tmp_path / "t.sqlite", LENGTHS))
+    prof = profiles.load(replays(tmp_path / "t.sqlite", LENGTHS))
     answers.all_of(prof, tmp_path)
     busy, calls = prof.database.rows("select sum(gpu_ns), sum(calls) from event_block")[0]
     assert (busy, calls) == (1_530 * US, 6)
@@ -86,7 +86,7 @@ def test_everything_answers_and_the_device_is_busy(tmp_path: Path):
 
 def test_a_file_with_replays_only(tmp_path: Path):
     """The second replay begins 850 us after the first has ended: 800 + 500 + 200 us of work."""
-    prof = session.load(replays(tmp_path / "t.sqlite", LENGTHS, kernels=False))
+    prof = profiles.load(replays(tmp_path / "t.sqlite", LENGTHS, kernels=False))
     assert prof.database.rows("select sum(gpu_ns) from event_block") == [(1_500 * US,)]
     assert "GPU busy" in str(prof.overview)
     coverage = prof.coverage
@@ -96,7 +96,7 @@ def test_a_file_with_replays_only(tmp_path: Path):
 
 def test_replays_that_fill_the_device_are_no_idle_time(tmp_path: Path):
     times = [(0, 900 * US)] * 12
-    prof = session.load(replays(tmp_path / "t.sqlite", times))
+    prof = profiles.load(replays(tmp_path / "t.sqlite", times))
     found = {one.rule.id for one in prof.outcomes if one.finding}
     assert not found & {"R03", "R05", "R06"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.model import Trace
 from pyprof.parse import loader
 from pyprof.parse.impossible_times import count
@@ -161,7 +161,7 @@ def test_a_kernel_that_is_longer_than_its_launch_by_far_is_possible(tmp_path: Pa
 def test_findings_say_it_and_no_saving_exceeds_the_recording(tmp_path: Path):
     spans = regular(200)
     spans[4] = spans[4][0], 1_600 * MS
-    prof = session.load(kineto.write(tmp_path / "t.json", program(spans)))
+    prof = profiles.load(kineto.write(tmp_path / "t.json", program(spans)))
     found = {one.rule.id: one.finding for one in prof.outcomes if one.finding}
     assert found["R38"].problem.startswith(
         "GPU events with impossible times, as recorders write them now and then: 1."

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import FormatError
 from pyprof.parse import name_search
 from pyprof.parse.folder import Source
@@ -107,7 +107,7 @@ def test_profile_databases_of_ranks_are_runs_of_their_own(tmp_path: Path) -> Non
     (tmp_path / "sub").mkdir()
     for rank in (0, 1):
         path = write_capture(tmp_path / f"sub/net.rank{rank}.sqlite", steps(1))
-        session.load(path).save(tmp_path / f"sub/net.rank{rank}_dldb.sqlite")
+        profiles.load(path).save(tmp_path / f"sub/net.rank{rank}_dldb.sqlite")
     runs = search(tmp_path).runs
     assert list(runs) == ["sub/net.rank*.sqlite", "sub/net.rank*_dldb.sqlite"]
     databases = separate(tmp_path, *runs.popitem())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import Kernel, Recording, call, recording, write_capture
 
 MM = call("torch.mm", (64, 32), (32, 16), module="net.first", trace=("net.py:1", "run.py:9"))
@@ -43,13 +43,13 @@ api 40 cudaStreamSynchronize_v3020
 
 
 @pytest.fixture(scope="session")
-def prof(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+def prof(tmp_path_factory: pytest.TempPathFactory) -> profiles.Profile:
     """`small`, loaded."""
-    return session.load(write_capture(tmp_path_factory.mktemp("reports") / "small.sqlite", small()))
+    return profiles.load(write_capture(tmp_path_factory.mktemp("reports") / "small.sqlite", small()))
 
 
 @pytest.fixture(scope="session")
-def with_peers(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+def with_peers(tmp_path_factory: pytest.TempPathFactory) -> profiles.Profile:
     """`small` with a collective and copies to another device: beside a kernel, beside the collective and alone."""
     what = small()
     for at in (min(kernel.start for kernel in what.kernels) + 5, what.steps[1][1] + 6):
@@ -59,7 +59,7 @@ def with_peers(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
         ):  # fmt: skip
             stream = 30 + len(what.kernels)
             what.kernels.append(Kernel(name, at + begin, at + begin + dur, stream=stream, **more))
-    return session.load(write_capture(tmp_path_factory.mktemp("reports") / "peers.sqlite", what))
+    return profiles.load(write_capture(tmp_path_factory.mktemp("reports") / "peers.sqlite", what))
 
 
 CPU = f"""
@@ -76,7 +76,7 @@ op {RELU}
 
 
 @pytest.fixture(scope="session")
-def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> profiles.Profile:
     """A recording without a GPU."""
     path: Path = tmp_path_factory.mktemp("reports") / "cpu.sqlite"
-    return session.load(write_capture(path, recording(CPU)))
+    return profiles.load(write_capture(path, recording(CPU)))

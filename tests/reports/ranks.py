@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyprof import profiles as session
+from pyprof import profiles
 
 NCCL = {
     "all_reduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -95,7 +95,7 @@ def trace(
 def run(
     folder: Path, ranks: list[list[K]], steps: list[tuple[int, int]] | None = None, hosts: tuple[str, ...] = (),
     world: int | None = None, first: tuple[int, ...] = (),
-) -> session.Profile:  # fmt: skip
+) -> profiles.Profile:  # fmt: skip
     """The run of these ranks, loaded."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank, kernels in enumerate(ranks):
@@ -108,4 +108,4 @@ def run(
             first[rank] if first else 5,
         )
         (folder / f"rank{rank}.1700000000000.pt.trace.json").write_text(text)
-    return session.load(folder if len(ranks) > 1 else folder / "rank0.1700000000000.pt.trace.json")
+    return profiles.load(folder if len(ranks) > 1 else folder / "rank0.1700000000000.pt.trace.json")

@@ -12,7 +12,7 @@ import pytest
 
 import pyprof
 from benchmarks import diagnosis
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.steps.device_steps import activities, used_steps
 from pyprof.facts.steps.steady_state import used
 from tests import kineto
@@ -32,7 +32,7 @@ def op(name: str, start: int, end: int, *shapes: list[int]) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def causes(prof: session.Profile, group_by: str = "cause") -> dict[str, int]:
+def causes(prof: profiles.Profile, group_by: str = "cause") -> dict[str, int]:
     table = prof.report("account", group_by=group_by)
     return {
         str(name): int(time) for name, time in table.groupby("cause", sort=False)["total_ns"].sum().items()
@@ -92,7 +92,7 @@ def test_a_rank_that_is_waited_for_is_told_from_the_transfer() -> None:
     assert table["rank2", "exposed communication"] == pytest.approx(100_000, abs=1)
 
 
-def closes(prof: session.Profile) -> None:
+def closes(prof: profiles.Profile) -> None:
     source = prof.source()
     for activity, every in activities(source):
         steps = used_steps(source, every)
@@ -111,7 +111,7 @@ def test_the_causes_add_up_to_the_steps(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_they_do_on_real_recordings(name: str, recorded: Callable[[str], session.Profile]) -> None:
+def test_they_do_on_real_recordings(name: str, recorded: Callable[[str], profiles.Profile]) -> None:
     prof = recorded(name)
     assert len(used(prof.source()))
     closes(prof)

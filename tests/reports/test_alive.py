@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.reports import alive, find
 from tests.reports.test_memory import US, event, load, op
 from tests.reports.test_oracle import rows
 
 
-def table(prof: session.Profile, group_by: str = "operator", at: int | None = None) -> list[dict[str, Any]]:
+def table(prof: profiles.Profile, group_by: str = "operator", at: int | None = None) -> list[dict[str, Any]]:
     """The rows at a moment in us, None for the peak."""
     spec = find("alive", group_by=group_by)
     parts = alive.moment(prof.source(), group_by, None if at is None else at * US)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof.reports.operator_queries import distribution
+from pyprof.measures.queries import distribution
 from tests import kineto
 from tests.build import recording
 from tests.reports.test_oracle import load, rows
@@ -68,11 +68,11 @@ def test_a_graph_launch_has_all_kernels_of_its_replay():
 
 
 def test_a_recording_without_calls_has_no_rows(on_cpu, tmp_path):
-    from pyprof import profiles as session
+    from pyprof import profiles
 
     assert rows(on_cpu.report("api_calls")) == []
     path = kineto.write(tmp_path / "a.json", [kineto.kernel("k", 0, 10, 1)])
-    assert rows(session.load(path).report("api_calls")) == []
+    assert rows(profiles.load(path).report("api_calls")) == []
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.registry import load_folder
 from pyprof.core.units import duration
 from pyprof.facts.path.path_walk import paths
@@ -31,16 +31,16 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
-def load(folder: Path, what: Plan, seed: int) -> session.Profile:
-    return session.load(write(folder, files(what, STEPS, seed)))
+def load(folder: Path, what: Plan, seed: int) -> profiles.Profile:
+    return profiles.load(write(folder, files(what, STEPS, seed)))
 
 
-def blamed(prof: session.Profile) -> pd.DataFrame:
+def blamed(prof: profiles.Profile) -> pd.DataFrame:
     table = prof.report("root_cause")
     return table[table["saving_ns"].notna()]
 
 
-def check_clocks(prof: session.Profile, what: Plan, traces: list[dict[str, Any]]) -> None:
+def check_clocks(prof: profiles.Profile, what: Plan, traces: list[dict[str, Any]]) -> None:
     """Offsets are right from the first compared end to the last; times of a run count from its first event."""
     known = clocks(prof.source().store)
     reference = next(clock.worker for clock in known.values() if clock.line and clock.line.at == 0)
@@ -65,7 +65,7 @@ def length(what: Plan, seed: int) -> float:
     return 1000 * (steps[-1]["ts"] + steps[-1]["dur"] - steps[0]["ts"] - steps[0]["dur"])
 
 
-def check_blame(prof: session.Profile, what: Plan, seed: int) -> None:
+def check_blame(prof: profiles.Profile, what: Plan, seed: int) -> None:
     expected = FAULTS[what.fault]
     rows = blamed(prof)
     if expected is None:
@@ -87,7 +87,7 @@ def test_the_guilty_rank_and_line_are_named(tmp_path, fault):
     seed = [*FAULTS].index(fault)
     what = plan(seed, fault)
     traces = files(what, STEPS, seed)
-    prof = session.load(write(tmp_path, traces))
+    prof = profiles.load(write(tmp_path, traces))
     check_clocks(prof, what, traces)
     check_blame(prof, what, seed)
 
@@ -99,8 +99,8 @@ def slow(tmp_path_factory) -> tuple[Plan, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def slow_run(slow, tmp_path_factory) -> session.Profile:
-    return session.load(write(tmp_path_factory.mktemp("slow"), slow[1]))
+def slow_run(slow, tmp_path_factory) -> profiles.Profile:
+    return profiles.load(write(tmp_path_factory.mktemp("slow"), slow[1]))
 
 
 def test_recordings_that_start_later_move_no_blame(slow, slow_run, tmp_path):
@@ -110,7 +110,7 @@ def test_recordings_that_start_later_move_no_blame(slow, slow_run, tmp_path):
         moved = copy.deepcopy(traces)
         for one in moved[rank]["traceEvents"]:
             one["ts"] += 10_000
-        prof = session.load(write(tmp_path / f"moved{rank}", moved))
+        prof = profiles.load(write(tmp_path / f"moved{rank}", moved))
         columns = ["worker", "part", "line", "operator", "caused_ns", "there_ns", "collectives"]
         assert blamed(prof)[columns].equals(blamed(slow_run)[columns])
         saving = blamed(prof)["saving_ns"].tolist()
@@ -211,7 +211,7 @@ def test_the_other_ranks_wait_for_the_guilty_one(slow, slow_run):
 
 def test_a_rank_alone_says_why_it_knows_no_cause(slow, tmp_path):
     _, traces = slow
-    prof = session.load(write(tmp_path, traces[:1]))
+    prof = profiles.load(write(tmp_path, traces[:1]))
     (note,) = prof.report("root_cause")["note"]
     assert note.startswith("One rank was recorded")
     assert not len(prof.report("clocks"))
@@ -241,7 +241,7 @@ def test_what_is_not_known_is_said(slow, tmp_path, change, sentence):
         {**trace, "traceEvents": [new for one in trace["traceEvents"] if (new := change(one))]}
         for trace in traces[:2]
     ]
-    prof = session.load(write(tmp_path, less))
+    prof = profiles.load(write(tmp_path, less))
     notes = prof.report("root_cause")["note"].dropna().tolist()
     assert any(note.startswith(sentence) for note in notes), notes
 
@@ -274,7 +274,7 @@ def test_ranks_without_a_common_collective_are_compared_over_others(tmp_path):
                 one["args"] |= {"Process Group Name": str(group), "Group size": 2}
             kept.append(one)
         trace["traceEvents"] = kept
-    table = session.load(write(tmp_path, traces)).report("clocks").set_index("worker")
+    table = profiles.load(write(tmp_path, traces)).report("clocks").set_index("worker")
     apart = table["offset_ns"] - table.loc["rank0", "offset_ns"]
     assert apart["rank1"] == pytest.approx(-3 * MS, abs=OFFSET)
     assert apart["rank2"] == pytest.approx(4 * MS, abs=2 * OFFSET)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.reports.ranks import NCCL, K, run
 from tests.reports.simulated import TRANSFER, Plan, files, plan, write
 from tests.reports.test_communication import reduce, table
@@ -152,7 +152,7 @@ def test_skews_and_transfers_are_those_that_were_planted(tmp_path):
     traces = files(what, 10, 5)
     calls = calls_of(what, traces)
     skews = [skew_of(call) for call in calls.values()]
-    (row,) = table(session.load(write(tmp_path, traces)), "collectives")
+    (row,) = table(profiles.load(write(tmp_path, traces)), "collectives")
     assert (row["calls"], row["ranks"], row["bytes"]) == (20, what.ranks, 20 * 4 << 20)
     assert 0 < row["skew_error"] < 30 * US
     for key, true in (("skew_min", min(skews)), ("skew_avg", sum(skews) / 20), ("skew_max", max(skews))):
@@ -178,7 +178,7 @@ def test_the_skew_of_a_broadcast_is_that_of_its_starts_on_the_common_clock(tmp_p
                 one["name"], one["args"]["Collective name"] = NCCL["broadcast"], "broadcast"
                 one["dur"] = 5 if rank == 0 else one["dur"]
     skews = [skew_of(call) for number, call in calls_of(what, traces).items() if number % 2 == 0]
-    rows = {row["name"]: row for row in table(session.load(write(tmp_path, traces)), "collectives")}
+    rows = {row["name"]: row for row in table(profiles.load(write(tmp_path, traces)), "collectives")}
     row = rows["broadcast"]
     assert 0 < row["skew_error"] < 30 * US
     for key, true in (("skew_min", min(skews)), ("skew_avg", sum(skews) / 10), ("skew_max", max(skews))):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.ranks import collective_groups
 from tests.build import scratch
 from tests.reports.ranks import K, run
@@ -28,11 +28,11 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
-def table(prof: session.Profile, name: str, **more: Any) -> list[dict[str, Any]]:
+def table(prof: profiles.Profile, name: str, **more: Any) -> list[dict[str, Any]]:
     return rows(prof.report(name, **more))
 
 
-def hows(prof: session.Profile) -> set[str]:
+def hows(prof: profiles.Profile) -> set[str]:
     return {row["aligned_by"] for row in table(prof, "communication")}
 
 
@@ -199,7 +199,7 @@ def test_only_the_chosen_iterations_count(tmp_path):
 
 
 @cache
-def late_run() -> session.Profile:
+def late_run() -> profiles.Profile:
     """Two steps of two collectives on three ranks. Rank 2 is last at the first of each, after 500 and 600 us of
     computation where the others need 100; at the second rank 0 and 1 are equally late, once."""
     ranks = []
@@ -245,7 +245,7 @@ def test_a_rank_whose_recording_was_read_before_a_collective_is_not_blamed(tmp_p
     with closing(sqlite3.connect(path)) as connection, connection:
         worker = "select id from worker where name = 'rank2'"
         connection.execute(f"insert into pause values (({worker}), {130 * US}, {500 * US}, 1)")
-    by_rank = table(session.load(path), "stragglers", group_by="rank")
+    by_rank = table(profiles.load(path), "stragglers", group_by="rank")
     assert [(r["worker"], r["collectives"], r["times_last"], r["late_ns"]) for r in by_rank] == [
         ("rank2", 3, 1, 500 * US), ("rank0", 3, 1, 50 * US), ("rank1", 3, 1, 50 * US)
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.device.communication import library
 from pyprof.server import demo
 from tests import kineto
@@ -20,7 +20,7 @@ GEMM = "ampere_sgemm_128x64_nn"
 
 
 @pytest.fixture
-def prof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> session.Profile:
+def prof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> profiles.Profile:
     """Two products with a dispatch of DeepEP between them on their stream, and an all-reduce after them. Meanwhile a
     barrier of NVSHMEM runs beside the dispatch, on another stream, and a copy to another GPU beside the second product.
     All is launched in the first 98 us of the step."""
@@ -42,7 +42,7 @@ def prof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> session.Profile:
         else:
             events.append(kineto.launch(begin, begin + 1_000, number))
             events.append(kineto.kernel(name, start, end, number, stream))
-    return session.load(kineto.write(tmp_path / "trace.json", events))
+    return profiles.load(kineto.write(tmp_path / "trace.json", events))
 
 
 def test_what_blocks_is_told_from_what_is_only_exposed(prof):
@@ -69,7 +69,7 @@ def test_the_path_by_hand(prof):
 
 
 def test_a_share_in_the_row_of_a_step_is_of_that_step():
-    prof = session.load(demo.RECORDING)
+    prof = profiles.load(demo.RECORDING)
     lengths = prof.report("step_time").set_index("step")["total_ns"].to_dict()
     table = prof.report("critical_path", group_by="step")
     assert len(lengths) > 1
@@ -119,7 +119,7 @@ def test_a_copy_that_the_host_waits_for_is_released_by_the_kernel_before(tmp_pat
             device=0,
         ),
     ]
-    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
     parts = prof.report("critical_path", group_by="part").set_index("part")["total_ns"].to_dict()
     assert parts == {
         "host": 5_000 + 6_000, "launch": 1_000, "queued": 4_000 + 1_000, "kernel": 90_000, "copy or set": 2_000,
@@ -137,7 +137,7 @@ def test_the_path_is_on_the_thread_that_works(tmp_path, monkeypatch):
         kineto.op("aten::mul", 25_000, 60_000, tid=kineto.TID + 1),
         kineto.op("aten::div", 65_000, 80_000),
     ]
-    table = session.load(kineto.write(tmp_path / "trace.json", events)).report("critical_path")
+    table = profiles.load(kineto.write(tmp_path / "trace.json", events)).report("critical_path")
     rows = {(row.operator, row.where): row.total_ns for row in table.itertuples()}
     assert rows == {
         ("add", "in"): 20_000, ("mul", "before"): 5_000, ("mul", "in"): 35_000, ("div", "before"): 5_000,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.registry import load_folder
 from pyprof.rules import RULES
 from pyprof.rules.context import Run
@@ -115,7 +115,7 @@ def expected(files: list[Events]) -> dict[tuple[int, int], dict[str, int]]:
     return out
 
 
-def found(prof: session.Profile) -> dict[tuple[int, int], dict[str, int]]:
+def found(prof: profiles.Profile) -> dict[tuple[int, int], dict[str, int]]:
     keys = ("late", "median", "before", "carried", "own", *PARTS)
     return {
         (row["place"], int(row["worker"][4:])): {key: row[f"{key}_ns"] // US for key in keys}
@@ -124,7 +124,7 @@ def found(prof: session.Profile) -> dict[tuple[int, int], dict[str, int]]:
     }
 
 
-def loaded(files: list[Events], folder: Path) -> session.Profile:
+def loaded(files: list[Events], folder: Path) -> profiles.Profile:
     folder.mkdir(exist_ok=True)
     for rank, events in enumerate(files):
         text = {
@@ -132,7 +132,7 @@ def loaded(files: list[Events], folder: Path) -> session.Profile:
             "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": len(files)},
         }
         (folder / f"rank{rank}.1700000000000.pt.trace.json").write_text(json.dumps(text))
-    return session.load(folder)
+    return profiles.load(folder)
 
 
 DLRM = "kineto/dlrm_v100_8ranks.tar.gz"
@@ -224,7 +224,7 @@ def test_the_root_cause_is_that_of_the_raw_files(dlrm, divided, recorded):
     check_root_cause(recorded(DLRM), 0)
 
 
-def check_root_cause(prof: session.Profile, later: int) -> None:
+def check_root_cause(prof: profiles.Profile, later: int) -> None:
     """Rank 7's step begins 4.523 ms after that of rank 5, the median rank, and `later` us."""
     rows = table(prof, "root_cause")
     assert [row["saving_ns"] for row in rows] == [None] * len(rows)

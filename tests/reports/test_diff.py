@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import UsageError
 from pyprof.reports.diff import cautions
 from tests import cli
@@ -64,7 +64,7 @@ BOTH = "module and shapes"
 def saved(path: Path) -> Path:
     """The database of a recording, which commands read sooner."""
     database = path.with_name(f"{path.stem}_dldb.sqlite")
-    session.load(path).save(database)
+    profiles.load(path).save(database)
     return database
 
 
@@ -75,11 +75,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def runs(files: tuple[Path, Path]) -> tuple[session.Profile, session.Profile]:
-    return session.load(files[0]), session.load(files[1])
+def runs(files: tuple[Path, Path]) -> tuple[profiles.Profile, profiles.Profile]:
+    return profiles.load(files[0]), profiles.load(files[1])
 
 
-def table(runs: tuple[session.Profile, session.Profile], by: str = "operator") -> dict[Any, dict[str, Any]]:
+def table(runs: tuple[profiles.Profile, profiles.Profile], by: str = "operator") -> dict[Any, dict[str, Any]]:
     return {(row["name"], row["module"]): row for row in rows(runs[0].diff(runs[1], by))}
 
 
@@ -132,12 +132,12 @@ def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, seed):
                 f"{mm(rng.choice([8, 16]), module, name)}\n    > {rng.randint(1, 50)} {rng.choice('xyz')}\n"
             )
         lines.append(text + "> 9 stray\n")
-    runs = [session.load(write(tmp_path / f"{i}.sqlite", text)) for i, text in enumerate(lines)]
+    runs = [profiles.load(write(tmp_path / f"{i}.sqlite", text)) for i, text in enumerate(lines)]
     for by in ("operator", "kernel"):
         check_deltas(runs, by)
 
 
-def check_deltas(runs: list[session.Profile], by: str) -> None:
+def check_deltas(runs: list[profiles.Profile], by: str) -> None:
     found = rows(runs[0].diff(runs[1], by, "run"))
     for side, prof in zip(("base", "other"), runs):
         kernels = prof.kernels[prof.kernels["step"].notna()]
@@ -225,7 +225,7 @@ def test_one_more_iteration_changes_nothing_per_iteration(tmp_path, capfd):
     for by in ("operator", "kernel"):
         assert cli.main(["diff", *paths, f"--by={by}"]) == 0
         assert capfd.readouterr().err == ""
-        base, other = map(session.load, paths)
+        base, other = map(profiles.load, paths)
         (row,) = rows(base.diff(other, by))
         assert [row[key] for key in ("base_calls", "other_calls", "delta_calls", "delta_device_ns")] == [
             1,
@@ -249,8 +249,8 @@ def test_one_more_iteration_changes_nothing_per_iteration(tmp_path, capfd):
 def test_a_delta_within_the_spread_of_the_iterations_is_noise(tmp_path, after, noise):
     """Both spread by a standard deviation of 2: the error of the delta of means is sqrt(4 / 3 + 4 / 3), 1.633 ns. Means
     of 13, then 16 and 19: 3 is within two errors, 3.266, and 6 is not."""
-    base = session.load(stepped(tmp_path / "base.sqlite", [11, 13, 15]))
-    other = session.load(stepped(tmp_path / "other.sqlite", after))
+    base = profiles.load(stepped(tmp_path / "base.sqlite", [11, 13, 15]))
+    other = profiles.load(stepped(tmp_path / "other.sqlite", after))
     for by in ("operator", "kernel"):
         (row,) = rows(base.diff(other, by))
         assert row["error_ns"] == pytest.approx((8 / 3) ** 0.5)
@@ -283,7 +283,7 @@ def test_what_makes_a_comparison_misleading_is_said(tmp_path, files, capfd):
 
 
 @cache
-def cut_off(cut: bool) -> session.Profile:
+def cut_off(cut: bool) -> profiles.Profile:
     """A recording of four iterations that end with a step, and if `cut` the beginning of another."""
     step = call("torch.step", (3,), module="net")
     one = f"{mm(64, None)}\n    > 40 volta_sgemm\n    > 7 splitKreduce\n{step}\n    > 5 adam\n"
@@ -310,7 +310,7 @@ def test_a_partial_iteration_more_changes_nothing(by: str):
         assert (row["base_calls"], row["other_calls"], row["delta_device_ns"]) == (4, 5, 90)
 
 
-def partial_flags(prof: session.Profile) -> list[int]:
+def partial_flags(prof: profiles.Profile) -> list[int]:
     return [row[0] for row in prof.database.rows(
         "select partial from iteration where iteration_set = ? order by number", (prof.aggregation.iteration_set,)
     )]  # fmt: skip

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 import pyprof
-from pyprof import metrics
-from pyprof import profiles as session
+from pyprof import metrics, profiles
 from pyprof.costs.columns import COLUMNS, Reals, Texts, View
-from pyprof.reports import efficiency
+from pyprof.measures import efficiency
 from pyprof.views.roofline import roofline
 from tests.build import Recording, recording, scratch, write_capture
 from tests.reports.test_oracle import random_recording, seeds
@@ -52,7 +51,7 @@ def cells(view: View, key: str) -> list[Any]:
     return [value if known else None for value, known in zip(found.values.tolist(), found.mask().tolist())]
 
 
-def printed(prof: session.Profile) -> dict[tuple[Any, ...], dict[str, Any]]:
+def printed(prof: profiles.Profile) -> dict[tuple[Any, ...], dict[str, Any]]:
     """What `prof.py` prints of each kernel, by start, length and name."""
     view = View(prof.rows, prof.hardware)
     keys = ("sil", "roof", "hfu", "mfu", "bound", "tcwhy", "tc", "effwhy")
@@ -61,7 +60,7 @@ def printed(prof: session.Profile) -> dict[tuple[Any, ...], dict[str, Any]]:
     return {(row[0], row[1], name): dict(zip(keys, row[1:])) for row, name in zip(columns, names)}
 
 
-def kernels(prof: session.Profile) -> list[dict[str, Any]]:
+def kernels(prof: profiles.Profile) -> list[dict[str, Any]]:
     """The kernels of the aggregation, with what `prof.py` prints of each, and what they belong to."""
     window, whole = prof.aggregation, printed(prof)
     found = prof.database.rows(
@@ -163,13 +162,13 @@ def groups(rows: Iterable[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], 
     return out
 
 
-def table(prof: session.Profile, name: str, **options: str) -> list[dict[str, Any]]:
+def table(prof: profiles.Profile, name: str, **options: str) -> list[dict[str, Any]]:
     frame = prof.report(name, **options).astype(object)
     rows: list[dict[str, Any]] = frame.where(frame.notna(), None).to_dict("records")
     return rows
 
 
-def compare(prof: session.Profile) -> int:
+def compare(prof: profiles.Profile) -> int:
     """Every row of the four reports; return how many were compared."""
     all_kernels, gpu, compared = kernels(prof), prof.source().gpu, 0
     for name, keys, options in (
@@ -206,7 +205,7 @@ def test_figures_of_a_recording_add_up_by_hand(data: Path, file: str):
     assert compared >= (4 if file.startswith("kineto") else 0)
 
 
-def test_no_group_is_above_the_roofline(recorded: Callable[[str], session.Profile]):
+def test_no_group_is_above_the_roofline(recorded: Callable[[str], profiles.Profile]):
     """Of ResNet-50 on a V100 some were, by the definition of Winograd's convolutions (up to 170 %), a mean's backward
     (119 %) whose gradient is expanded, and additions of tensors that the L2 of 6 MiB holds (up to 145 %)."""
     prof = recorded(RESNET)
@@ -228,12 +227,12 @@ def test_the_chart_says_which_kernels_may_lie_above_the_roof(data: Path):
     assert max(point.efficiency or 0 for point in chart.points) <= 100
 
 
-def on_a_v100(path: Path, what: Recording) -> session.Profile:
+def on_a_v100(path: Path, what: Recording) -> profiles.Profile:
     """Recorded on a GPU whose peaks are known; nothing is known of its second device."""
     write_capture(path, what)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update TARGET_INFO_GPU set name = 'Tesla V100-SXM2-16GB'")
-    return session.load(path)
+    return profiles.load(path)
 
 
 @seeds(6, 30)

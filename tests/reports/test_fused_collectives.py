@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.reports.test_oracle import rows
 
 KERNEL = (
@@ -21,7 +21,7 @@ ELEMENTS = TOKENS * HIDDEN
 BYTES = 2 * (4 * ELEMENTS + HIDDEN)  # bfloat16: input, residual, sum and norm; the weight
 
 
-def recording(folder: Path, name: str, dims: list[list[int]], concrete: list[str]) -> session.Profile:
+def recording(folder: Path, name: str, dims: list[list[int]], concrete: list[str]) -> profiles.Profile:
     """The operator with its kernel of 100 us, and a product of 50 us."""
     types = ["c10::BFloat16" if one else "Scalar" for one in dims]
     events = [
@@ -40,7 +40,7 @@ def recording(folder: Path, name: str, dims: list[list[int]], concrete: list[str
     ]  # fmt: skip
     path = folder / "rank0.1.pt.trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    return session.load(path)
+    return profiles.load(path)
 
 
 CALLS = {

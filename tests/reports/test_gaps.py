@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import FormatError
 from pyprof.facts.host.gaps import Gaps
 from pyprof.store import packed
@@ -49,7 +49,7 @@ def test_rows_in_another_order_are_damage():
                 f"update {table} set start_ns = start_ns - 20000 where id = (select max(id) from {table})"
             )
         with pytest.raises(FormatError, match=f"table {table} is not in the order of its times"):
-            session.load(other).report("critical_path")
+            profiles.load(other).report("critical_path")
 
 
 def test_a_gap_waits_for_the_next_operator_of_its_thread(tmp_path: Path):
@@ -62,7 +62,7 @@ def test_a_gap_waits_for_the_next_operator_of_its_thread(tmp_path: Path):
         kineto.op("aten::relu", 100_000, 110_000), kineto.launch(101_000, 102_000, 3),
         kineto.kernel("relu", 103_000, 104_000, 3),
     ]  # fmt: skip
-    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
     (gap,) = prof.report("idle").query("longest_ns == 40_000").to_dict("records")
     assert (gap["cause"], gap["where"], gap["operator"]) == ("launch-bound", "before", "relu")
 
@@ -73,7 +73,7 @@ def test_a_renamed_column_of_places_is_damage(tmp_path: Path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("alter table place rename column host to thread")
     with pytest.raises(FormatError, match="table place lacks host"):
-        session.load(path)
+        profiles.load(path)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_gaps_that_cannot_be_are_damage(name: str, value: int | None, tmp_path: 
         table = pa.table({key: pa.array(own, pa.int64()) for key, own in cells.items()})
         connection.execute("update packed set data = ? where source = 'gap'", (packed.pack(table),))
     with pytest.raises(FormatError, match="gaps that cannot be"):
-        session.load(path).report("idle")
+        profiles.load(path).report("idle")
 
 
 @pytest.mark.parametrize("name", ["attention.sqlite", "two_streams.pt.trace.json"])
@@ -98,13 +98,13 @@ def test_gaps_of_a_file_without_their_rows_are_worked_out(name: str, tmp_path: P
     """A database that was written before gaps had rows."""
     recording, path = tmp_path / name, tmp_path / "net_dldb.sqlite"
     recording.write_bytes(gzip.decompress((TRACES / f"{name}.gz").read_bytes()))
-    session.load(recording).save(path)
-    expected = session.load(path).report("idle", group_by="place")
+    profiles.load(recording).save(path)
+    expected = profiles.load(path).report("idle", group_by="place")
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("delete from packed where source = 'gap'").rowcount == 1
         connection.execute("drop table place")
     assert len(expected) > 3
-    assert session.load(path).report("idle", group_by="place").equals(expected)
+    assert profiles.load(path).report("idle", group_by="place").equals(expected)
 
 
 def test_calls_around_a_border_are_counted_once(tmp_path: Path):
@@ -118,7 +118,7 @@ def test_calls_around_a_border_are_counted_once(tmp_path: Path):
             for start in range(1_000, 191_000, 10_000)
         ),
     ]
-    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
     table = prof.report("operator", group_by="name").set_index("name")
     assert (table.loc["aten::conv2d", "calls"], table.loc["aten::mm", "calls"]) == (1, 19)
     assert table.loc["aten::conv2d", "device_total_ns"] == table.loc["aten::mm", "device_total_ns"] == 19_000

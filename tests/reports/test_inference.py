@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.serving import step_of
 from tests import kineto
 
@@ -37,11 +37,11 @@ aten::argmax
 
 
 @pytest.fixture
-def profile(tmp_path: Path) -> session.Profile:
-    return session.load(kineto.write(tmp_path / "trace.json", kineto.Nested(TEXT).events))
+def profile(tmp_path: Path) -> profiles.Profile:
+    return profiles.load(kineto.write(tmp_path / "trace.json", kineto.Nested(TEXT).events))
 
 
-def test_one_row_per_step(profile: session.Profile) -> None:
+def test_one_row_per_step(profile: profiles.Profile) -> None:
     """Between the launches of step 0: its end, that of mm, a range: its kernels are 400 ns apart."""
     found = profile.report("inference")
     said = ["phase", "requests", "prefills", "decodes", "prefill_tokens", "decode_tokens", "tokens"]
@@ -64,7 +64,7 @@ def test_one_row_per_step(profile: session.Profile) -> None:
     ]
 
 
-def test_one_row_per_phase(profile: session.Profile) -> None:
+def test_one_row_per_phase(profile: profiles.Profile) -> None:
     found = profile.report("inference", group_by="phase").set_index("phase")
     assert found.index.tolist() == ["decode", "prefill", "mixed"]  # 1,000, 900 and 300 ns
     columns = ["steps", "requests", "tokens", "duration_ns", "median_ns", "kernels", "kernel_ns", "busy_ns"]
@@ -73,7 +73,7 @@ def test_one_row_per_phase(profile: session.Profile) -> None:
     assert found.loc["mixed", "context"] == 9904
 
 
-def test_the_steps_cut_the_run_and_are_in_no_path(profile: session.Profile) -> None:
+def test_the_steps_cut_the_run_and_are_in_no_path(profile: profiles.Profile) -> None:
     """From start to start; the last step takes what is left, as its kernels run when its range has ended."""
     steps = profile.steps
     starts = [row["ts"] * 1000 for row in kineto.Nested(TEXT).events if row["name"].startswith("execute")]
@@ -107,7 +107,7 @@ def test_what_only_looks_like_a_servers_step(text: str) -> None:
 
 def test_what_only_looks_like_a_servers_step_has_no_row_and_is_told(tmp_path: Path) -> None:
     events = kineto.Nested("# execute_model\n    aten::mm\n        > sgemm\n").events
-    profile = session.load(kineto.write(tmp_path / "trace.json", events))
+    profile = profiles.load(kineto.write(tmp_path / "trace.json", events))
     assert not len(profile.report("inference"))
     assert "R01" in set(profile.findings["rule"])
 

@@ -11,15 +11,14 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from pyprof import metrics
-from pyprof import profiles as session
+from pyprof import metrics, profiles
 from pyprof.metrics import PARTS
 from pyprof.reports import every, group_node
 from tests.build import Kernel, Launch, Range, Recording
 from tests.reports.test_oracle import load, random_profile, rows, seeds
 
 
-def figures(prof: session.Profile) -> dict[str, object]:
+def figures(prof: profiles.Profile) -> dict[str, object]:
     """All that reports say but numbers of rows' places: the same for the same run."""
     table = prof.report("summary")
     return {one.name: rows(prof.report(one.name)) for one in every() if one.name != "summary"} | {
@@ -27,7 +26,7 @@ def figures(prof: session.Profile) -> dict[str, object]:
     }
 
 
-def total(prof: session.Profile) -> dict[str, int]:
+def total(prof: profiles.Profile) -> dict[str, int]:
     """Additive numbers of the aggregation."""
     window = prof.source().window
     out = {f"part {p}": sum(w.parts[p] for w in window.workers) for p in PARTS} | dict(window.totals)
@@ -39,7 +38,7 @@ def total(prof: session.Profile) -> dict[str, int]:
 
 
 @cache
-def cut(seed: int) -> tuple[Recording, session.Profile]:
+def cut(seed: int) -> tuple[Recording, profiles.Profile]:
     """A random recording with marked steps."""
     what, prof = random_profile(seed)
     if what.steps:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.reports import find, memory
 from tests.reports.test_oracle import rows
 
@@ -50,13 +50,13 @@ def mark(number: int, start: int, end: int) -> dict[str, Any]:
     return op(f"ProfilerStep#{number}", start, end - start) | {"cat": "user_annotation"}
 
 
-def load(folder: Path, *events: dict[str, Any]) -> session.Profile:
+def load(folder: Path, *events: dict[str, Any]) -> profiles.Profile:
     path = folder / "x.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": list(events)}))
-    return session.load(path)
+    return profiles.load(path)
 
 
-def table(prof: session.Profile, show: str = "operators") -> list[dict[str, Any]]:
+def table(prof: profiles.Profile, show: str = "operators") -> list[dict[str, Any]]:
     return rows(prof.report("memory", show=show))
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.server import demo
 from tests import kineto
 
 RECORDINGS = ("kineto/resnet50_v100_6steps.pt.trace.json.gz", "kineto/mi300_vllm_prefilldecode_piecewise")
 
 
-def compare(prof: session.Profile) -> None:
+def compare(prof: profiles.Profile) -> None:
     table = prof.report("operator_kernels")
     sums = table.groupby("name")[["device_self_ns", "device_total_ns"]].sum().sort_index().astype("int64")
     operators = prof.report("operator").set_index("name")
@@ -26,7 +26,7 @@ def compare(prof: session.Profile) -> None:
 
 
 def test_kernels_add_up_to_their_operators():
-    compare(session.load(demo.RECORDING))
+    compare(profiles.load(demo.RECORDING))
 
 
 @pytest.mark.parametrize("file", RECORDINGS)
@@ -44,7 +44,7 @@ def test_kernels_by_hand(tmp_path: Path):
         kineto.kernel("one", 30_000, 35_000, 1), kineto.kernel("two", 40_000, 47_000, 2),
         kineto.kernel("one", 60_000, 62_000, 3),
     ]  # fmt: skip
-    table = session.load(kineto.write(tmp_path / "trace.json", events)).report("operator_kernels")
+    table = profiles.load(kineto.write(tmp_path / "trace.json", events)).report("operator_kernels")
     columns = ["name", "kernel", "calls", "device_self_ns", "device_total_ns"]
     assert table[columns].astype(object).values.tolist() == [
         ["aten::a", "two", 1, 7_000, 7_000],

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.marker import CallMarker, decode
 from pyprof.facts.steps.coverage import ledger
-from pyprof.reports import efficiency
+from pyprof.measures import efficiency
 from tests.build import (
     Kernel,
     Launch,
@@ -193,7 +193,7 @@ def ordered(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(table, key=lambda row: [str(row.get(key)) for key in ("name", "shapes", "stack")])
 
 
-def compare(what: Recording, prof: session.Profile) -> None:
+def compare(what: Recording, prof: profiles.Profile) -> None:
     t0 = int(prof.database.meta["t0"])
     bounds = prof.database.rows(
         """select min(i.host_start_ns), max(i.host_end_ns), max(w.end_ns)
@@ -231,7 +231,7 @@ def test_every_cell_of_operator_events_equals_what_plain_python_makes_of_them(se
 @seeds(10, 17)
 def test_ranges_that_are_named_like_operators_are_operator_events(seed):
     what = random_events(seed, ranges=True)
-    prof = session.load(write_nsys(Path(scratch()) / "a.sqlite", what))
+    prof = profiles.load(write_nsys(Path(scratch()) / "a.sqlite", what))
     if prof.aggregation.method == "none":
         compare(what, prof)
 
@@ -328,6 +328,38 @@ def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
     assert ("mystery", None, "1, 1, 1", "32, 1, 1", 2) in places
     eligible = {r["operator"]: r["tc_eligible"] for r in found}
     assert (eligible["mm"], eligible["cross_entropy"], eligible[None]) == (True, False, None)
+
+
+def test_kernels_can_be_grouped_by_what_launched_them(tmp_path: Path) -> None:
+    """Two calls of mm and one of relu, of 40, 20 and 5 ns on stream 7, and a kernel of 9 ns on stream 8 that nothing
+    launched."""
+    mm = call("torch.mm", (4, 8), (8, 2), trace=("train.py:9", "model.py:3"), module="net")
+    relu = call("torch.relu", (4, 2), trace=("train.py:9", "model.py:4"), module="net.act")
+    what = recording(f"""
+        {mm}
+            > 40 gemm
+        {mm}
+            > 20 gemm
+        {relu}
+            > 5 relu_kernel
+        > 9 stream=8 other
+    """)
+    prof = profiles.load(write_nsys(tmp_path / "net.sqlite", what))
+    expected = {
+        "module": {("net",): (2, 60), ("net.act",): (1, 5), (None,): (1, 9)},
+        "line": {("model.py:3",): (2, 60), ("model.py:4",): (1, 5), (None,): (1, 9)},
+        "shapes": {
+            ("mm", "(4, 8); (8, 2)"): (2, 60), ("relu", "(4, 2)"): (1, 5), (None, None): (1, 9),
+        },
+        "stream": {("host_100", 0, 7): (3, 65), ("host_100", 0, 8): (1, 9)},
+    }  # fmt: skip
+    for value, groups in expected.items():
+        table = prof.report("kernel_summary", group_by=value)
+        keys = list(table)[: list(table).index("tc")]
+        assert {
+            tuple(row[key] for key in keys): (row["calls"], row["total_ns"]) for row in rows(table)
+        } == groups
+        assert list(table["total_ns"]) == sorted(table["total_ns"], reverse=True)
 
 
 def test_kernels_of_an_operator_are_those_of_its_launches(prof):
@@ -437,7 +469,7 @@ def test_pieces_of_a_run_add_up(seed):
         return
     prof = load(what)
 
-    def figures(chosen: session.Profile) -> dict[Any, int]:
+    def figures(chosen: profiles.Profile) -> dict[Any, int]:
         out: dict[Any, int] = defaultdict(int)
         for name, keys, sums in (
             (

@@ -90,9 +90,9 @@ def test_kinds_of_memory_and_what_is_not_known_of_a_copy(tmp_path: Path):
     import sqlite3
     from contextlib import closing
 
-    from pyprof import profiles as session
+    from pyprof import profiles
 
-    session.load(write_capture(tmp_path / "a.sqlite", small())).save(tmp_path / "b.sqlite")
+    profiles.load(write_capture(tmp_path / "a.sqlite", small())).save(tmp_path / "b.sqlite")
     with closing(sqlite3.connect(tmp_path / "b.sqlite")) as connection, connection:
         first = connection.execute("select min(id) from event where kind = 1").fetchone()[0]
         connection.execute("update event set copy_from = 0, copy_to = 2 where id = ?", (first,))
@@ -102,7 +102,7 @@ def test_kinds_of_memory_and_what_is_not_known_of_a_copy(tmp_path: Path):
         )
     found = {
         r["source"]: r
-        for r in rows(session.load(tmp_path / "b.sqlite").report("memory_copies"))
+        for r in rows(profiles.load(tmp_path / "b.sqlite").report("memory_copies"))
         if r["kind"] == "HtoD"
     }
     assert set(found) == {"pageable", "pinned"}

@@ -17,11 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyprof import metrics
-from pyprof import profiles as session
+from pyprof import metrics, profiles
 from pyprof.core.model import Column
 from pyprof.costs.columns import View
-from pyprof.reports import efficiency
+from pyprof.measures import efficiency
 from pyprof.store.write import peaks
 from tests import oracle
 from tests.build import LONG, Recording, call, recording, scratch, write_capture
@@ -124,7 +123,7 @@ def by(key: tuple[str, ...], found: Iterable[dict[str, Any]], expected: Iterable
 
 
 def compare(
-    prof: session.Profile, window: Window, worker: int | None = None, leaving: tuple[str, ...] = ()
+    prof: profiles.Profile, window: Window, worker: int | None = None, leaving: tuple[str, ...] = ()
 ) -> None:
     """All reports, metrics and executions against the oracle's."""
     report = {
@@ -148,7 +147,7 @@ def compare(
     _figures(prof, window, worker)
 
 
-def _figures(prof: session.Profile, window: Window, worker: int | None) -> None:
+def _figures(prof: profiles.Profile, window: Window, worker: int | None) -> None:
     source = prof.source(worker)
     for name, value in window.metrics().items():
         found = metrics.value(name, source.window)
@@ -163,7 +162,7 @@ def _figures(prof: session.Profile, window: Window, worker: int | None) -> None:
         assert sum(one.parts.values()) == one.wall
 
 
-def executions(prof: session.Profile, found: Oracle) -> None:
+def executions(prof: profiles.Profile, found: Oracle) -> None:
     """The table of executions, row by row."""
     ops = prof.ops
     assert len(ops) == len(found.executions)
@@ -179,12 +178,12 @@ def executions(prof: session.Profile, found: Oracle) -> None:
         )
 
 
-def pids(prof: session.Profile) -> list[int]:
+def pids(prof: profiles.Profile) -> list[int]:
     return [row[0] for row in prof.database.rows("select pid from worker order by id")]
 
 
-def load(what: Recording) -> session.Profile:
-    return session.load(write_capture(Path(os.path.join(scratch(), "a.sqlite")), what))
+def load(what: Recording) -> profiles.Profile:
+    return profiles.load(write_capture(Path(os.path.join(scratch(), "a.sqlite")), what))
 
 
 def seeds(*chosen: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -194,7 +193,7 @@ def seeds(*chosen: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 @cache
-def random_profile(seed: int) -> tuple[Recording, session.Profile]:
+def random_profile(seed: int) -> tuple[Recording, profiles.Profile]:
     """A random recording, shared by the tests of a process: they change neither it nor what is aggregated."""
     what = random_recording(seed)
     return what, load(what)
@@ -228,10 +227,10 @@ def test_every_figure_of_a_random_recording(seed):
 
 
 @pytest.fixture(scope="module")
-def cifar(data: Path) -> tuple[session.Profile, Oracle]:
+def cifar(data: Path) -> tuple[profiles.Profile, Oracle]:
     path = data / "nsys" / "cifar_rtx2070_pyprof_markers.sqlite"
     what, chips = oracle.of_nsys(path)
-    prof = session.load(path)
+    prof = profiles.load(path)
     return prof, Oracle(what, chips, pids(prof))
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import PyProfError, UsageError
 from pyprof.render.writers import FORMATS, file_name, render, write
 from pyprof.reports import every, find, iteration
@@ -50,7 +50,7 @@ SIXTEEN = [
 ]
 
 
-def rendered(prof: session.Profile, name: str, form: str, style: str = "plain") -> bytes:
+def rendered(prof: profiles.Profile, name: str, form: str, style: str = "plain") -> bytes:
     out = io.BytesIO()
     render(find(name), prof.source(), form, out, style)
     return out.getvalue()
@@ -146,14 +146,14 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory) -> session.Profile:
+def hostile(tmp_path_factory) -> profiles.Profile:
     """Kernels with such names."""
     path = tmp_path_factory.mktemp("hostile") / "a.sqlite"
     text = call("torch.mm", (2, 3), (3, 4)) + "".join(f"\n    > 10 k{i}" for i in range(len(HOSTILE)))
     what = recording(text)
     for kernel, name in zip(what.kernels, HOSTILE):
         kernel.name = name
-    return session.load(write_capture(path, what))
+    return profiles.load(write_capture(path, what))
 
 
 def test_spreadsheets_find_no_formula(hostile):

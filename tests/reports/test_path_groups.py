@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.path import path_walk
 from pyprof.store import packed
 from tests import kineto
@@ -31,7 +31,7 @@ def small(patch: pytest.MonkeyPatch, size: int) -> None:
     patch.setattr(path_walk, "_SEGMENTS", size)
 
 
-def check(prof: session.Profile, size: int) -> None:
+def check(prof: profiles.Profile, size: int) -> None:
     """Compare small parts and groups with the whole."""
     reports = [("critical_path", {"ranks": ranks}) for ranks in ("all", "own")]
     reports += [("critical_path", {"group_by": "step"}), ("exposed", {})]
@@ -43,7 +43,7 @@ def check(prof: session.Profile, size: int) -> None:
 
 
 def test_groups_of_paths_over_ranks(tmp_path: Path):
-    check(session.load(write(tmp_path, files(plan(4, "python"), 4, 4))), 20)
+    check(profiles.load(write(tmp_path, files(plan(4, "python"), 4, 4))), 20)
 
 
 @seeds(6)
@@ -79,7 +79,7 @@ def test_the_next_operator_may_begin_many_groups_later(tmp_path: Path):
         kineto.launch(74_000, 76_000, 5_000, tid=other), kineto.kernel("late", 80_000, 99_000, 5_000),
         kineto.op("aten::relu", last * STEP + 10_000, last * STEP + 20_000, tid=other),
     ]  # fmt: skip
-    prof = session.load(kineto.write(tmp_path / "trace.json", events))
+    prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
     check(prof, 4)
     table = prof.report("critical_path")
     assert "relu" in table.query("where == 'before'")["operator"].tolist()

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import metrics
-from pyprof import profiles as session
+from pyprof import metrics, profiles
 from pyprof.core.model import MEMCPY
 from pyprof.reports import waterfall
 from tests.build import Kernel, Recording, write_capture, write_nsys, write_nvprof
@@ -38,7 +37,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyprof.parse.reader_process.cores", lambda: 1)
 
 
-def kineto(folder: Path, name: str = "Memcpy PtoP (Device -> Device)") -> session.Profile:
+def kineto(folder: Path, name: str = "Memcpy PtoP (Device -> Device)") -> profiles.Profile:
     """The spans, in us, in a step of 1000."""
     kernels = [K(GEMM, 100, 200), K("all_reduce", 400, 200)]
     told = json.loads(trace(0, kernels, [(0, 1000)]))
@@ -58,7 +57,7 @@ def kineto(folder: Path, name: str = "Memcpy PtoP (Device -> Device)") -> sessio
         ]  # fmt: skip
     path = folder / "rank0.1.pt.trace.json"
     path.write_text(json.dumps(told))
-    return session.load(path)
+    return profiles.load(path)
 
 
 def recorded() -> Recording:
@@ -81,7 +80,7 @@ def test_every_format_tells_them(tmp_path, form):
     if form in names:
         prof = kineto(tmp_path, names[form])
     else:
-        prof = session.load(writers[form](tmp_path / "net.sqlite", recorded()))
+        prof = profiles.load(writers[form](tmp_path / "net.sqlite", recorded()))
     (row,) = table(prof, "overlap")
     assert {key: row[key] for key in OVERLAP} == {key: value * US for key, value in OVERLAP.items()}
 

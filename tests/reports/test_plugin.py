@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import Kernel, Launch, Op, Range, Recording, call, write_capture
 from tests.reports.test_oracle import rows
 
@@ -59,11 +59,11 @@ def recorded(path: Path) -> tuple[Recording, dict[Any, int]]:
 
 
 @pytest.fixture(scope="module")
-def loaded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[session.Profile, Recording, Any]:
+def loaded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[profiles.Profile, Recording, Any]:
     what, occupancy = recorded(data / NAME)
     folder = tmp_path_factory.mktemp("plugin")
     path = folder / "a_dldb.sqlite"
-    session.load(write_capture(folder / "a.sqlite", what)).save(path)
+    profiles.load(write_capture(folder / "a.sqlite", what)).save(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             """update geometry set occupancy = ? where grid_x = ? and grid_y = ? and grid_z = ? and block_x = ?
@@ -71,7 +71,7 @@ def loaded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[sessio
             [(value, *shape) for shape, value in occupancy.items()],
         )
     golden = json.loads((data / "expected_traces.json").read_text())["plugin_golden"][NAME]
-    return session.load(path), what, golden
+    return profiles.load(path), what, golden
 
 
 def test_steps_are_the_plugins_to_the_microsecond(loaded):

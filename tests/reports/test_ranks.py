@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.reports.ranks import K, run
 from tests.reports.simulated import Plan, files, plan, write
 from tests.reports.test_communication import reduce, table
@@ -36,7 +36,7 @@ def late_by(time: int) -> list[K]:
     return [*kernels[:3], reduce(1300 + time, 200 - time, 1000)]
 
 
-def marked(folder: Path, ranks: list[list[K]], **more: Any) -> session.Profile:
+def marked(folder: Path, ranks: list[list[K]], **more: Any) -> profiles.Profile:
     return run(folder, ranks, [(0, 1000), (1000, 2000)], **more)
 
 
@@ -91,7 +91,7 @@ def test_one_worker_is_compared_with_all(tmp_path):
 
 def test_lateness_is_that_of_stragglers(tmp_path):
     """Where a rank was last: late less what the median rank was late."""
-    prof = session.load(write(tmp_path, files(plan(3, "operator"), STEPS, 3)))
+    prof = profiles.load(write(tmp_path, files(plan(3, "operator"), STEPS, 3)))
     rows = table(prof, "ranks", rows="all")
     last = {row["worker"]: row for row in table(prof, "stragglers", group_by="rank")}
     for worker, row in last.items():
@@ -104,7 +104,7 @@ def test_lateness_is_that_of_stragglers(tmp_path):
 
 def planted(folder: Path, fault: str) -> tuple[Plan, list[dict[str, Any]]]:
     what = plan(6, fault)._replace(ranks=5, guilty=3, offset=[0] * 5, drift=[0.0] * 5, late_start=[0] * 5)
-    return what, table(session.load(write(folder, files(what, STEPS, 6))), "ranks")
+    return what, table(profiles.load(write(folder, files(what, STEPS, 6))), "ranks")
 
 
 def test_the_planted_rank_is_the_one_that_is_shown(tmp_path):

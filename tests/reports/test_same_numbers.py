@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyprof import metrics
-from pyprof import profiles as session
+from pyprof import metrics, profiles
 from tests.reports.test_oracle import plain, rows
 
 SUMS = {"calls": "calls", "cpu": "cpu_ns", "gpu": "gpu_ns", "overhead": "overhead_ns", "idle": "idle_ns",
@@ -22,15 +21,15 @@ PUBLISHED = "kineto/mi300_vllm_prefilldecode_piecewise"
 
 
 @pytest.fixture(params=["cpu", "peers", "second step", "one worker", PUBLISHED])
-def some(request, prof, on_cpu, with_peers) -> tuple[session.Profile, int | None]:
+def some(request, prof, on_cpu, with_peers) -> tuple[profiles.Profile, int | None]:
     if request.param == PUBLISHED:
         return request.getfixturevalue("recorded")(PUBLISHED), None
-    one: session.Profile = {"cpu": on_cpu, "peers": with_peers}.get(request.param, prof)
+    one: profiles.Profile = {"cpu": on_cpu, "peers": with_peers}.get(request.param, prof)
     one.aggregate(1, 1) if request.param == "second step" else one.aggregate(0, 0 if one is on_cpu else 1)
     return one, 0 if request.param == "one worker" else None
 
 
-def chosen(frame: pd.DataFrame, prof: session.Profile) -> pd.DataFrame:
+def chosen(frame: pd.DataFrame, prof: profiles.Profile) -> pd.DataFrame:
     one = prof.aggregation
     return frame[frame["step"].between(one.first, one.last)]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import call, recording
 from tests.reports.test_oracle import load, random_profile, seeds
 
 
-def check(prof: session.Profile) -> None:
+def check(prof: profiles.Profile) -> None:
     own: dict[str | None, list[int]] = defaultdict(lambda: [0] * 5)
     total: dict[str | None, list[int]] = defaultdict(lambda: [0] * 2)
     for row in prof.report("detail").to_dict("records"):
@@ -34,7 +34,7 @@ def check(prof: session.Profile) -> None:
     assert order == sorted(order, reverse=True)
 
 
-def test_a_function_and_its_caller(prof: session.Profile) -> None:
+def test_a_function_and_its_caller(prof: profiles.Profile) -> None:
     check(prof)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import Kernel, Launch, Range, Recording, recording
 from tests.oracle import Oracle
 from tests.reports import stretches
@@ -37,7 +37,7 @@ def with_copies(seed: int) -> Recording:
 
 
 @cache
-def recorded(seed: int) -> tuple[session.Profile, Oracle, str | None]:
+def recorded(seed: int) -> tuple[profiles.Profile, Oracle, str | None]:
     """A random recording, and the key that cuts it, if any."""
     what = with_copies(seed)
     prof = load(what)
@@ -50,7 +50,7 @@ def recorded(seed: int) -> tuple[session.Profile, Oracle, str | None]:
     return prof, found, key
 
 
-def cut(seed: int) -> tuple[session.Profile, Oracle, str | None]:
+def cut(seed: int) -> tuple[profiles.Profile, Oracle, str | None]:
     """The same, with all iterations: tests share it."""
     prof, found, key = recorded(seed)
     prof.aggregate(key=None if key == "other" else key)
@@ -77,11 +77,11 @@ def together(table: list[dict[str, Any]], *keys: str) -> dict[Any, list[dict[str
     return out
 
 
-def chosen(prof: session.Profile, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def chosen(prof: profiles.Profile, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in table if prof.aggregation.first <= row["iteration"] <= prof.aggregation.last]
 
 
-def compare(prof: session.Profile, found: Oracle, key: str | None) -> None:
+def compare(prof: profiles.Profile, found: Oracle, key: str | None) -> None:
     """All four reports."""
     t0 = int(prof.database.meta["t0"])
     names = [name for (name,) in prof.database.rows("select name from worker order by id")]

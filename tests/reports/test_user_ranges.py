@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests import kineto
 from tests.build import Kernel, Launch, Range, Recording, recording
 from tests.oracle import length
@@ -42,16 +42,16 @@ TEXT = """
 """
 
 
-def figures(profile: session.Profile, *keys: str) -> dict[str | None, tuple[Any, ...]]:
+def figures(profile: profiles.Profile, *keys: str) -> dict[str | None, tuple[Any, ...]]:
     return {row["path"]: tuple(row[key] for key in keys) for row in rows(profile.report("ranges"))}
 
 
 @pytest.fixture
-def profile(tmp_path: Path) -> session.Profile:
-    return session.load(kineto.write(tmp_path / "trace.json", kineto.Nested(TEXT).events))
+def profile(tmp_path: Path) -> profiles.Profile:
+    return profiles.load(kineto.write(tmp_path / "trace.json", kineto.Nested(TEXT).events))
 
 
-def test_a_range_has_what_is_launched_in_those_inside_it_too(profile: session.Profile) -> None:
+def test_a_range_has_what_is_launched_in_those_inside_it_too(profile: profiles.Profile) -> None:
     # Launches of sgemm, rope and between: lines 5, 7 and 9, so that the kernels are 300 and 200 ns apart.
     found = figures(profile, "instances", *ON_GPU)
     starts = [row["ts"] * 1000 for row in kineto.Nested(TEXT).events if row.get("cat") == "kernel"]
@@ -84,7 +84,7 @@ def test_a_range_has_what_is_launched_in_those_inside_it_too(profile: session.Pr
     assert set(found) == {"train", "train/a|b", "idle", None}
 
 
-def test_times_on_the_host(profile: session.Profile) -> None:
+def test_times_on_the_host(profile: profiles.Profile) -> None:
     found = figures(profile, "host_total_ns", "host_median_ns", "host_min_ns", "host_max_ns", "style")
     assert found["idle"] == (300, 300, 300, 300, "push/pop")
     assert found[None][:2] == (None, None)
@@ -130,14 +130,14 @@ def test_start_end_ranges_are_alone_and_have_what_their_thread_launches() -> Non
 def test_a_recording_without_ranges_has_no_rows(prof, on_cpu, tmp_path) -> None:
     assert rows(on_cpu.report("ranges")) == []
     path = kineto.write(tmp_path / "a.json", [kineto.launch(0, 5, 1), kineto.kernel("k", 10, 20, 1)])
-    assert rows(session.load(path).report("ranges")) == []
+    assert rows(profiles.load(path).report("ranges")) == []
 
 
 def test_without_a_gpu_only_the_cpu_is_known(tmp_path) -> None:
     path = kineto.write(
         tmp_path / "a.json", [kineto.annotation("mine", 0, 700), kineto.op("aten::mm", 100, 300)]
     )
-    (row,) = rows(session.load(path).report("ranges"))
+    (row,) = rows(profiles.load(path).report("ranges"))
     assert (row["path"], row["host_total_ns"]) == ("mine", 700)
     assert {row[key] for key in ON_GPU} == {None}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests import cli, kineto
 from tests.build import examples
 from tests.kineto import Event
@@ -40,7 +40,7 @@ def steps(count: int, slow: int = 0, wait: int = 0) -> list[Event]:
 
 def compared(folder: Path, base: list[Event], other: list[Event]) -> Rows:
     runs = [
-        session.load(kineto.write(folder / f"{name}.json", events))
+        profiles.load(kineto.write(folder / f"{name}.json", events))
         for name, events in (("base", base), ("other", other))
     ]
     return {(row["section"], row["name"]): row for row in rows(runs[0].diff(runs[1]))}

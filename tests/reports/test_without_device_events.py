@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests import answers, kineto
 from tests.build import recording, write_nsys
 from tests.kineto import annotation, launch, op
@@ -32,7 +32,7 @@ def steps(wait: str, marked: bool) -> list[kineto.Event]:
     [("cudaDeviceSynchronize", False), ("cudaStreamSynchronize", True), ("hipDeviceSynchronize", True)],
 )
 def test_everything_answers(tmp_path: Path, wait: str, marked: bool):
-    prof = session.load(kineto.write(tmp_path / "t.json", steps(wait, marked)))
+    prof = profiles.load(kineto.write(tmp_path / "t.json", steps(wait, marked)))
     if marked:
         prof.report("critical_path")
     else:
@@ -50,10 +50,10 @@ def test_a_few_missing_kernels_are_no_headline(tmp_path: Path):
     """1 of 101 launches is 1 %, not at least that."""
     made = recording("aten::mm\n    > 40 gemm\n" * 101)
     del made.kernels[50]
-    prof = session.load(write_nsys(tmp_path / "t.sqlite", made))
+    prof = profiles.load(write_nsys(tmp_path / "t.sqlite", made))
     assert "is not in the recording" not in str(prof.overview)
     assert prof.database.rows("select count from lost") == [(1,)]
     del made.kernels[50]
     assert "The work of 2 of 101 launches" in str(
-        session.load(write_nsys(tmp_path / "u.sqlite", made)).overview
+        profiles.load(write_nsys(tmp_path / "u.sqlite", made)).overview
     )

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.reports.ranks import trace
 from tests.reports.test_communication import reduce
 from tests.rules.small import Small
@@ -30,7 +30,7 @@ class Late(Small):
             for rank in range(3):
                 with open(os.path.join(folder, f"rank{rank}.1700000000000.pt.trace.json"), "w") as file:
                     json.dump(self._trace(rank), file)
-            session.load(folder).save(path)
+            profiles.load(folder).save(path)
 
     def _trace(self, rank: int) -> dict[str, object]:
         kernels = []

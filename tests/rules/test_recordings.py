@@ -16,7 +16,7 @@ import pytest
 
 import pyprof
 from benchmarks import recordings
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.registry import load_folder
 from pyprof.core.units import duration
 from pyprof.reports import every
@@ -27,7 +27,7 @@ from tests import kineto
 from tests.rules.test_any import checked
 
 Span = tuple[int, int]
-Opened = Callable[[str], session.Profile]
+Opened = Callable[[str], profiles.Profile]
 RESNET, NCCL = "resnet50_v100_6steps.pt.trace.json.gz", "nccl_a100_rank0of2.json.gz"
 FILES = ("h100_bert_small.json.gz", *(
     pytest.param(name, marks=pytest.mark.long) for name in (NCCL, "mi210_gpu_only.json.gz")
@@ -35,11 +35,11 @@ FILES = ("h100_bert_small.json.gz", *(
 
 
 @cache
-def findings(prof: session.Profile) -> dict[str, Finding]:
+def findings(prof: profiles.Profile) -> dict[str, Finding]:
     return {each.rule.id: each.finding for each in checked(prof.source()) if each.finding}
 
 
-def verdict(prof: session.Profile, rule: str) -> Finding | None:
+def verdict(prof: profiles.Profile, rule: str) -> Finding | None:
     load_folder("pyprof.rules")
     return judge(RULES[rule], Run(prof.source())).finding
 
@@ -205,7 +205,7 @@ def test_kernels_launched_together_are_not_bound_by_launches(graph: bool, tmp_pa
     assert not graph or verdict(profile, "R06") is None
 
 
-def _mean(prof: session.Profile, report: str, column: str, **options: str) -> float:
+def _mean(prof: profiles.Profile, report: str, column: str, **options: str) -> float:
     """The sum of a column over all steps, mean over the rows' devices or workers."""
     table = prof.report(report, **options)
     by = ["worker", "device"] if "device" in table else ["worker"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.device.partition import Union
 from pyprof.facts.path.what_if import Edit, together
 from pyprof.rules.context import Run
@@ -37,7 +37,7 @@ def random_edit(savings: Savings, worker: int, random: np.random.Generator) -> E
     ))  # fmt: skip
 
 
-def check(prof: session.Profile, name: str) -> None:
+def check(prof: profiles.Profile, name: str) -> None:
     savings = Savings(Run(prof.source()))
     for moved in savings.earlier({}).values():
         assert not moved.any()
@@ -55,7 +55,7 @@ def check(prof: session.Profile, name: str) -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_what_goes_never_makes_a_step_longer(name: str) -> None:
-    check(session.load(GPU / f"{name}.pt.trace.json.gz"), name)
+    check(profiles.load(GPU / f"{name}.pt.trace.json.gz"), name)
 
 
 @pytest.mark.long

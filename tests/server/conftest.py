@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="the extra viewer is not installed")
 
 import uvicorn
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.server.app import create
 from pyprof.server.connections import LimitedServer
 from pyprof.server.library import Library
@@ -155,15 +155,15 @@ def children(workers: Workers) -> Callable[[], set[int]]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile database of `steps`."""
     folder = tmp_path_factory.mktemp("viewer")
-    prof = session.load(write_capture(folder / "net.sqlite", steps()))
+    prof = profiles.load(write_capture(folder / "net.sqlite", steps()))
     prof.save(folder / "net_dldb.sqlite")
     return folder / "net_dldb.sqlite"
 
 
 @pytest.fixture(scope="session")
-def prof(made: Path) -> session.Profile:
+def prof(made: Path) -> profiles.Profile:
     """What the server serves, as Python sees it."""
-    return session.load(made)
+    return profiles.load(made)
 
 
 @pytest.fixture(scope="session")

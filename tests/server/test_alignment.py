@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.server import planted_ranks as planted
 from tests.server.conftest import Asking, serving
 from tests.server.planted_ranks import ARRIVAL, CLOCK, DELAY, END, FIRST, STEPS, median, members
@@ -23,7 +23,7 @@ DATA = Path(os.environ.get("PYPROF_TEST_DATA", Path(__file__).resolve().parents[
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted")
-    session.load(planted.write(folder / "run")).save(folder / "run_dldb.sqlite")
+    profiles.load(planted.write(folder / "run")).save(folder / "run_dldb.sqlite")
     return folder / "run_dldb.sqlite"
 
 
@@ -258,7 +258,7 @@ def test_dlrm_on_eight_ranks(tmp_path: Path) -> None:
             ends.append(kernels)
         files.extractall(tmp_path, filter="data")
     folder = next(path for path in tmp_path.iterdir() if path.is_dir())
-    session.load(folder).save(tmp_path / "dlrm_dldb.sqlite")
+    profiles.load(folder).save(tmp_path / "dlrm_dldb.sqlite")
     with serving(tmp_path / "dlrm_dldb.sqlite") as asking:
         middle = median(starts)
         assert [shift for _, shift, _ in offsets(asking, "step")] == [1000 * (middle - one) for one in starts]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.parse import folder
 from pyprof.server import demo, notes
 from pyprof.store.kinds import IS_KERNEL
@@ -80,7 +80,7 @@ def test_what_is_written_is_there_after_a_restart(copied: Callable[[], Path], fi
     assert again.headers["etag"] == answer.headers["etag"]
     assert again.json()["annotations"] == [STRETCH, LINE]  # by their starts
     assert database.read_bytes() == content
-    prof = session.load(database)
+    prof = profiles.load(database)
     events = prof.database.rows("select sum(events) from track")[0][0]
     end = prof.database.rows("select max(end_ns) from worker")[0][0]
     stored = json.loads(file.read_bytes())
@@ -375,7 +375,7 @@ def test_the_work_of_a_stretch(copied: Callable[[], Path]):
         connection.execute("update event set flops = null where id % 3 = 0")
         connection.execute("update event set bytes = null")
         connection.execute("update event set hardware_ps = 500 * duration_ns where id % 2 = 0")
-    prof = session.load(database)
+    prof = profiles.load(database)
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     rows = prof.database.rows(
         f"select start_ns, duration_ns, flops, bytes, hardware_ps from event where {IS_KERNEL} and duration_ns > 0"

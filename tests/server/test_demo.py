@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.commands import main
 from pyprof.server import demo
 from tests.conftest import ROOT
@@ -19,7 +19,7 @@ from tests.waiting import HANG
 
 @pytest.fixture(scope="module")
 def shown():
-    return session.load(demo.RECORDING)
+    return profiles.load(demo.RECORDING)
 
 
 def test_the_script_writes_it(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.server import cache
 from tests.server.conftest import STEPS, serving
 from tests.server.test_reports import cells
@@ -41,8 +41,8 @@ def test_other_iterations(asking, tmp_path):
     assert [(one["first"], one["last"]) for one in found["aggregations"]] == [(0, STEPS - 1), (2, 4)]
     assert last["aggregation"] == found["aggregations"][1]["id"]
     assert digest(path) == before
-    prof = session.load(path)  # the same in Python: in memory, for the file is as it was
-    prof = session.load(_writable(path, tmp_path))
+    prof = profiles.load(path)  # the same in Python: in memory, for the file is as it was
+    prof = profiles.load(_writable(path, tmp_path))
     prof.aggregate(2, 4)
     shown = asking.json("/api/reports/detail", aggregation=last["aggregation"])
     assert shown["rows"] == cells(prof.report("detail"))

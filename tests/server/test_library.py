@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.errors import DamagedError
 from pyprof.server import cache, library, sources
 from pyprof.views.problems import Trouble
@@ -46,7 +46,7 @@ def test_a_recording_is_imported_once(tmp_path):
         assert found.headers["retry-after"] == "1"
         wait_until_open(client)
         assert client.json("/api/profile")["aggregations"][0]["total"] == 3
-        assert client.json("/api/reports/detail")["rows"] == cells(session.load(path).report("detail"))
+        assert client.json("/api/reports/detail")["rows"] == cells(profiles.load(path).report("detail"))
         assert client.done(client.job(start=1, stop=1))["state"] == "done"
     with serving(path) as again:  # at once, with what was aggregated
         assert len(again.json("/api/profile")["aggregations"]) == 2
@@ -93,7 +93,7 @@ def test_a_file_that_is_replaced_is_read_anew(copied, tmp_path):
     path = copied()
     with serving(path) as client:
         first = client.json("/api/profile")
-        session.load(write_capture(tmp_path / "other.sqlite", steps(2))).save(tmp_path / "new.sqlite")
+        profiles.load(write_capture(tmp_path / "other.sqlite", steps(2))).save(tmp_path / "new.sqlite")
         os.replace(tmp_path / "new.sqlite", path)
         second = client.json("/api/profile")
         assert (first["aggregations"][0]["total"], second["aggregations"][0]["total"]) == (STEPS, 2)
@@ -143,7 +143,7 @@ def test_a_database_of_an_older_schema_is_converted_into_the_cache(tmp_path):
     with serving(path) as client:
         wait_until_open(client)
         assert client.json("/api/profile")["aggregations"][0]["total"] == 4
-        assert client.json("/api/reports/op_type")["rows"] == cells(session.load(path).report("op_type"))
+        assert client.json("/api/reports/op_type")["rows"] == cells(profiles.load(path).report("op_type"))
     assert path.read_bytes() == before
 
 
@@ -195,7 +195,7 @@ def test_a_folder_of_runs(tmp_path, made):
         states = {run["name"]: run["state"] for run in client.json("/api/profile", run="a")["runs"]}
         assert states == {"a": "ready", "b": "ready", "c": "new", "made_dldb.sqlite": "new"}
         assert client.json("/api/iterations", run="made_dldb.sqlite")["total"] == STEPS
-        base, other = (session.load(folder / name) for name in "ab")
+        base, other = (profiles.load(folder / name) for name in "ab")
         compared = client.json("/api/compare", base="a", other="b", per="run")
         assert "2 iterations" in compared["notes"][0]
         assert compared["table"]["rows"] == cells(base.diff(other, "operator", "run"))
@@ -283,7 +283,7 @@ def test_source_text(tmp_path):
     (root / "link.py").symlink_to(tmp_path / "secret.py")
     path = tmp_path / "db_dldb.sqlite"
     what = steps(2)
-    session.load(write_capture(tmp_path / "net.sqlite", what)).save(path)
+    profiles.load(write_capture(tmp_path / "net.sqlite", what)).save(path)
     with serving(path, source_root=str(root)) as client:
         found = client.json("/api/source", file="net.py", line=2)
         assert (found["lines"], found["first"], found["origin"]) == (["one", "two", "three"], 1, "disk")
@@ -322,7 +322,7 @@ def test_source_text_of_the_recording(tmp_path):
             "insert into PYPROF_SOURCE_TEXT values (?, ?)", [("a", text), ("b", "x" * (2 << 20) + "x")]
         )
     path = tmp_path / "db_dldb.sqlite"
-    session.load(recording).save(path)
+    profiles.load(recording).save(path)
     recording.unlink()
     with serving(path) as client:
         found = client.json("/api/source", file="net.py", line=300)
@@ -384,7 +384,7 @@ def test_what_is_not_shown_of_the_source_root(sources_root, name):
 def test_a_hostile_profile_gets_nothing_but_what_it_names(sources_root, tmp_path):
     """A profile whose stacks name a key by its end: without the rule the folder's own would be shown."""
     path = tmp_path / "db_dldb.sqlite"
-    session.load(write_capture(tmp_path / "net.sqlite", steps(2))).save(path)
+    profiles.load(write_capture(tmp_path / "net.sqlite", steps(2))).save(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         frames = "/home/user/id_rsa:1\n../secret.py:1\nlink.py:1\npkg/net.py:1"
         connection.execute("update stack set frames = ?", (frames,))

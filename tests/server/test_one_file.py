@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.commands.main import main
 from pyprof.core.errors import PyProfError
 from pyprof.profiles import Profile, Selection
@@ -206,7 +206,7 @@ def test_the_policy_allows_the_script_and_the_style_only(written: Path):
 def test_a_title_cannot_leave_its_element(made: Path, tmp_path: Path):
     hostile = tmp_path / "<script>x.sqlite"
     hostile.write_bytes(made.read_bytes())
-    session.load(hostile).page(tmp_path / "net.html")
+    profiles.load(hostile).page(tmp_path / "net.html")
     assert "<title>&lt;script&gt;x · PyProf</title>" in (tmp_path / "net.html").read_text(encoding="utf-8")
 
 
@@ -245,7 +245,7 @@ def test_iterations_are_those_that_were_chosen(made: Path, tmp_path: Path):
     data = contents(path)
     (aggregation,) = data["answers"]["profile"]["aggregations"]
     assert (aggregation["first"], aggregation["last"]) == (1, 2)
-    prof = session.load(made)
+    prof = profiles.load(made)
     prof.select(Selection(1, 2))
     report = prof.report("op_type")
     table = data["tables"]["reports/op_type"]
@@ -267,7 +267,7 @@ def test_what_is_too_much_is_left_out_and_the_page_says_so(
     small = one_file.Plan(2, 1, 3, False, False)
     monkeypatch.setattr(one_file, "PLANS", (*one_file.PLANS, small))
     monkeypatch.setattr(one_file, "LARGEST", 1)
-    session.load(made).page(tmp_path / "net.html")
+    profiles.load(made).page(tmp_path / "net.html")
     data = contents(tmp_path / "net.html")
     table = data["tables"]["reports/detail"]
     assert len(table["rows"]) == len(table["ids"]) == 2
@@ -288,8 +288,8 @@ def test_names_do_not_occur_in_an_anonymous_file(tmp_path: Path):
     text = f"{SECRET}\n    > 70 volta_sgemm_128x64_nn\nzebranet range\n"
     source = recording(text * 2)
     path = write_capture(tmp_path / "walrus.sqlite", source)
-    session.load(path).page(tmp_path / "open.html")
-    session.load(path).page(tmp_path / "closed.html", anonymous=True)
+    profiles.load(path).page(tmp_path / "open.html")
+    profiles.load(path).page(tmp_path / "closed.html", anonymous=True)
     whole = script((tmp_path / "open.html").read_text(encoding="utf-8"), "data").decode()
     assert all(name in whole for name in SECRETS)
     hidden = (tmp_path / "closed.html").read_text(encoding="utf-8")
@@ -316,7 +316,7 @@ def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(
     transformer: Path, tmp_path: Path
 ):
-    prof = session.load(transformer)
+    prof = profiles.load(transformer)
     prof.page(tmp_path / "open.html")
     prof.page(tmp_path / "closed.html", anonymous=True)
     assert (tmp_path / "open.html").stat().st_size < 1_500_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.metrics import METRICS
 from tests import cli
 from tests.reports.test_oracle import plain
@@ -25,12 +25,12 @@ TABLES = ("summary", "detail", "op_type", "group_node", "kernel", "communication
         pytest.param("mi300_vllm_prefilldecode_piecewise", marks=pytest.mark.long),
     ],
 )
-def imported(request: pytest.FixtureRequest, data: Path) -> session.Profile:
-    return session.load(data / "kineto" / request.param)
+def imported(request: pytest.FixtureRequest, data: Path) -> profiles.Profile:
+    return profiles.load(data / "kineto" / request.param)
 
 
 @pytest.fixture(scope="module")
-def saved(imported: session.Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(imported: profiles.Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("published") / "run_dldb.sqlite"
     imported.save(path)
     return path
@@ -45,7 +45,7 @@ def page(saved: Path) -> Iterator[Asking]:
 def test_metrics(imported, saved, page):
     window = imported.source().window
     computed = {name: metric.function(window) for name, metric in METRICS.items()}
-    again = session.load(saved)
+    again = profiles.load(saved)
     assert computed == {name: metric.function(again.source().window) for name, metric in METRICS.items()}
     assert computed == {one["key"]: one["value"] for one in page.json("/api/overview")["figures"]}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.views import models, rank_heat
 from pyprof.views.rank_heat import of_table, worst
 from pyprof.views.rank_heat import table as table_of
@@ -23,7 +23,7 @@ US = 1000  # ns
 
 
 @pytest.fixture(scope="module")
-def prof(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
+def prof(tmp_path_factory: pytest.TempPathFactory) -> profiles.Profile:
     ranks = [on_time(0), on_time(1), late_by(100), on_time(3), on_time(4)]
     return marked(tmp_path_factory.mktemp("ranks"), ranks)
 
@@ -31,12 +31,12 @@ def prof(tmp_path_factory: pytest.TempPathFactory) -> session.Profile:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     folder = tmp_path_factory.mktemp("planted")
-    session.load(planted.write(folder / "run")).save(folder / "run_dldb.sqlite")
+    profiles.load(planted.write(folder / "run")).save(folder / "run_dldb.sqlite")
     with serving(folder / "run_dldb.sqlite") as asking:
         yield asking
 
 
-def cells(prof: session.Profile, figure: str) -> models.Heat:
+def cells(prof: profiles.Profile, figure: str) -> models.Heat:
     return of_table(table_of(prof.source())).of(figure)
 
 

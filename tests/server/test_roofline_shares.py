@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.views.roofline import UNKNOWN
 from tests.server import planted_ranks as planted
 from tests.server.conftest import Asking, serving
@@ -79,7 +79,7 @@ def test_an_algorithm_that_executes_an_unknown_number_of_flops_has_no_share(
 
 
 def test_each_worker_has_its_own(tmp_path: Path) -> None:
-    session.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
+    profiles.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
     with closing(sqlite3.connect(tmp_path / "run_dldb.sqlite")) as database:
         database.execute("update event set roofline_ns = duration_ns * (id >> 40) / 2, hardware_ps = 0")
         database.commit()

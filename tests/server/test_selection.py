@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.store.kinds import IS_KERNEL
 from tests.server.conftest import Asking, serving
 
@@ -24,7 +24,7 @@ RECORDING = Path(__file__).resolve().parents[1] / "traces/gpu/operators.pt.trace
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of a recording whose kernels have FLOPs, on a GPU with a known peak."""
     path = tmp_path_factory.mktemp("selection") / "net_dldb.sqlite"
-    session.load(RECORDING).save(path)
+    profiles.load(RECORDING).save(path)
     return path
 
 
@@ -48,14 +48,14 @@ def served(recorded: Path) -> Iterator[Asking]:
         yield asking
 
 
-def span(prof: session.Profile) -> tuple[int, int]:
+def span(prof: profiles.Profile) -> tuple[int, int]:
     low, high = prof.database.rows("select min(start_ns), max(start_ns + duration_ns) from event")[0]
     return low, high + 1
 
 
 def test_of_the_whole_run_it_is_the_report(recorded: Path, served: Asking) -> None:
     """HFU and MFU of operators, and of the kernels of each, where one row stands for a row of the report."""
-    prof = session.load(recorded)
+    prof = profiles.load(recorded)
     low, high = span(prof)
     rows = served.json("/api/timeline/flame", start=low, end=high, work=True)["rows"]
     shown = {(row["module"], row["kernel"]): row["work"] for row in rows}
@@ -89,7 +89,7 @@ class Event(NamedTuple):
     amounts: dict[str, int | None]
 
 
-def events(prof: session.Profile, start: int, end: int) -> list[Event]:
+def events(prof: profiles.Profile, start: int, end: int) -> list[Event]:
     query = f"""select {IS_KERNEL.replace("kind", "e.kind")}, e.start_ns, e.duration_ns, e.flops, e.bytes,
         e.hardware_ps, e.model_ps, o.type, o.name, o.module, coalesce(k.short_name, k.name), k.kind
         from event e left join operator o on o.id = e.operator left join kernel_name k on k.id = e.name"""
@@ -129,7 +129,7 @@ def work(own: list[Event]) -> dict[str, Any]:
 @pytest.mark.parametrize("part", ["whole", "between two kernels", "nothing"])
 def test_of_a_part_it_is_what_is_inside(partly: Path, part: str) -> None:
     """Of the rows of each table, of all of them together, and of the nodes of the tree."""
-    prof = session.load(partly)
+    prof = profiles.load(partly)
     start, end = span(prof)
     middles = [
         begin + length // 3
@@ -178,7 +178,7 @@ def test_of_a_part_it_is_what_is_inside(partly: Path, part: str) -> None:
 @pytest.mark.parametrize("by", ["type", "operator", "module", "kernel", "kind"])
 def test_the_difference_of_two_stretches_adds_up(recorded: Path, served: Asking, by: str) -> None:
     """To the sums of each, and the rows to the difference of the totals."""
-    prof = session.load(recorded)
+    prof = profiles.load(recorded)
     low, high = span(prof)
     stretches = (low, low + (high - low) // 3), (low + (high - low) // 2, high)
     asked = dict(zip(("start", "end", "other_start", "other_end"), [*stretches[0], *stretches[1]]))

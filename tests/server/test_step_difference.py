@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.steps.aggregation import aggregate, aggregations
 from pyprof.facts.steps.source import Source
 from pyprof.reports import diff
@@ -51,7 +51,7 @@ def marked(*steps_: str, first: int = 0) -> Recording:
 def save(path: Path, of: Recording) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     capture = path.with_name("capture.sqlite")
-    session.load(write_capture(capture, of)).save(path)
+    profiles.load(write_capture(capture, of)).save(path)
     capture.unlink()
     return path
 
@@ -253,7 +253,7 @@ def test_one_without_a_gpu_is_said(compared: Compare) -> None:
 
 def test_of_several_ranks_those_of_one_rank(tmp_path: Path) -> None:
     folder = tmp_path / "ranks"
-    session.load(planted_ranks.write(folder / "run")).save(folder / "r_dldb.sqlite")
+    profiles.load(planted_ranks.write(folder / "run")).save(folder / "r_dldb.sqlite")
     one = save(folder / "one_dldb.sqlite", marked(plain(), first=planted_ranks.FIRST))
     ranks, number = folder / "r_dldb.sqlite", planted_ranks.FIRST
     for worker in (None, 0, 2):
@@ -364,7 +364,7 @@ def test_two_steps_of_a_real_recording_add_up(tmp_path: Path) -> None:
     file = DATA / "kineto" / "resnet50_v100_6steps.pt.trace.json.gz"
     if not file.is_file():
         pytest.skip(f"PYPROF_TEST_DATA: {file} is not there")
-    session.load(file).save(tmp_path / "r_dldb.sqlite")
+    profiles.load(file).save(tmp_path / "r_dldb.sqlite")
     saved = tmp_path / "r_dldb.sqlite"
     same, after = (of_files(saved, saved, 7, number) for number in (7, 8))
     assert {delta(row) for row in same["operators"]} == {0}

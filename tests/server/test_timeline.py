@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.core.marker import readable
 from pyprof.timeline import tiles
 from pyprof.views import timeline
@@ -52,7 +52,7 @@ def finest(one: dict[str, Any]) -> str:
     return f"{level}:{one['start'] >> shift}-{one['end'] >> shift}:{one['id']}"
 
 
-def test_tracks(client: Asking, prof: session.Profile) -> None:
+def test_tracks(client: Asking, prof: profiles.Profile) -> None:
     answer = client.json("/api/timeline")
     kinds = [one["kind"] for one in answer["tracks"]]
     assert {"range", "api", "stream", "idle"} <= set(kinds)
@@ -72,7 +72,7 @@ def test_steps_end_with_their_work(tmp_path: Path) -> None:
     first, second = (one for one in recording.ranges)
     recording.steps = [(7, first.start, first.end), (8, first.end, second.end)]
     path = tmp_path / "net_dldb.sqlite"
-    prof = session.load(build.write_capture(tmp_path / "net.sqlite", recording))
+    prof = profiles.load(build.write_capture(tmp_path / "net.sqlite", recording))
     prof.save(path)
     zero = min(first.start, recording.kernels[0].start)
     ends = [kernel.end - zero for kernel in recording.kernels]
@@ -84,7 +84,7 @@ def test_steps_end_with_their_work(tmp_path: Path) -> None:
     assert report["total_ns"].tolist() == [one["end"] - one["start"] for one in steps]
 
 
-def test_tiles_have_the_events_of_their_tracks(client: Asking, prof: session.Profile) -> None:
+def test_tiles_have_the_events_of_their_tracks(client: Asking, prof: profiles.Profile) -> None:
     one = track(client, "stream", stream=7)
     body = client.http.get(
         "/api/timeline/tiles", params={"q": finest(one)}, headers={"accept-encoding": "identity"}
@@ -176,7 +176,7 @@ def test_what_there_is_not_is_empty(client: Asking) -> None:
     assert client.http.get("/api/timeline/tiles", params={"q": "14:900000-900001:0,77"}).content == b""
 
 
-def test_texts_as_a_person_reads_them(client: Asking, prof: session.Profile) -> None:
+def test_texts_as_a_person_reads_them(client: Asking, prof: profiles.Profile) -> None:
     """Markers are decoded; names of kernels are short."""
     strings = dict(prof.database.rows("select id, text from string"))
     number = next(id_ for id_, text in strings.items() if "torch" in text and "'mm'" in text)
@@ -189,7 +189,7 @@ def test_texts_as_a_person_reads_them(client: Asking, prof: session.Profile) -> 
         assert client.json("/api/timeline/texts", 422, of=wrong)["parameter"] == "of"
 
 
-def test_colors_are_groups_by_time(client: Asking, prof: session.Profile) -> None:
+def test_colors_are_groups_by_time(client: Asking, prof: profiles.Profile) -> None:
     table = prof.report("kernel_summary")
     answer = client.json("/api/timeline/colors", by="kernel")
     groups = answer["groups"]
@@ -205,7 +205,7 @@ def test_colors_are_groups_by_time(client: Asking, prof: session.Profile) -> Non
     ]
 
 
-def test_the_arrows_of_a_launch_and_of_its_call(client: Asking, prof: session.Profile) -> None:
+def test_the_arrows_of_a_launch_and_of_its_call(client: Asking, prof: profiles.Profile) -> None:
     event, call, thread, begin, length = prof.database.rows(
         """select e.id, a.id, a.thread, a.start_ns, a.duration_ns from event e join api a on a.id = e.api
            order by e.id limit 1 offset 3"""
@@ -227,7 +227,7 @@ def test_the_arrows_of_a_launch_and_of_its_call(client: Asking, prof: session.Pr
         client.json("/api/timeline/flows", status, of=wrong)
 
 
-def test_the_arrows_of_an_operator_are_its_kernels(client: Asking, prof: session.Profile) -> None:
+def test_the_arrows_of_an_operator_are_its_kernels(client: Asking, prof: profiles.Profile) -> None:
     """From the range that the execution begins with."""
     execution, thread, start = prof.database.rows(
         "select o.id, o.thread, o.start_ns from op o join operator x on x.id = o.operator where x.type = 'mm' limit 1"
@@ -243,7 +243,7 @@ def test_the_arrows_of_an_operator_are_its_kernels(client: Asking, prof: session
     assert len(events) == 2
 
 
-def test_the_details_of_a_range_and_a_call(client: Asking, prof: session.Profile) -> None:
+def test_the_details_of_a_range_and_a_call(client: Asking, prof: profiles.Profile) -> None:
     number, start, length = prof.database.rows(
         """select r.id, r.start_ns, r.duration_ns from range r join string s on s.id = r.text
            where s.text like '%''mm''%' limit 1"""
@@ -267,7 +267,7 @@ def sums(client: Asking, start: int, end: int) -> dict[str, Any]:
     return dict(client.json("/api/timeline/selection", start=start, end=end))
 
 
-def test_a_stretch_adds_up(client: Asking, prof: session.Profile) -> None:
+def test_a_stretch_adds_up(client: Asking, prof: profiles.Profile) -> None:
     """Against the events of the database, clipped by hand; two halves are the whole."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     events = prof.database.rows("select start_ns, start_ns + duration_ns, name, operator from event")
@@ -304,7 +304,7 @@ def test_a_stretch_adds_up(client: Asking, prof: session.Profile) -> None:
                 assert one["total"] == sum(half["tables"][at]["total"] for half in halves)
 
 
-def test_a_stretch_as_a_tree_of_operators(client: Asking, prof: session.Profile) -> None:
+def test_a_stretch_as_a_tree_of_operators(client: Asking, prof: profiles.Profile) -> None:
     """Each node has the time of all events in its operators, clipped; own time is what those inside leave."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start, end = low + (high - low) // 3, high - (high - low) // 4
@@ -331,7 +331,7 @@ def test_a_stretch_as_a_tree_of_operators(client: Asking, prof: session.Profile)
     client.json("/api/timeline/flame", 422, start=5, end=5)
 
 
-def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: session.Profile) -> None:
+def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: profiles.Profile) -> None:
     low, high = prof.database.rows("select min(start_ns), max(end_ns) from step")[0]
     (device,) = sums(client, low, high)["devices"]
     report = prof.report("idle", group_by="cause")
@@ -352,7 +352,7 @@ def gaps(client: Asking) -> list[dict[str, Any]]:
     return [client.json(f"/api/details/gap/0.0.{number}") for number in range(count)]
 
 
-def test_gaps_are_those_of_the_report(client: Asking, prof: session.Profile) -> None:
+def test_gaps_are_those_of_the_report(client: Asking, prof: profiles.Profile) -> None:
     """Cause and place of each; clipped to the steps, they add up to every row of the report."""
     low, high = prof.database.rows("select min(start_ns), max(end_ns) from step")[0]
     keys = ("call", "host", "operator", "module", "line")
@@ -385,7 +385,7 @@ def test_gaps_have_the_times_of_their_track(client: Asking) -> None:
     assert [gap["id"] for gap in shown] == [f"0.0.{number}" for number in records.id.tolist()]
 
 
-def test_an_event_knows_the_gap_before_it(client: Asking, prof: session.Profile) -> None:
+def test_an_event_knows_the_gap_before_it(client: Asking, prof: profiles.Profile) -> None:
     """And the gap the event that ended it. An event that begins while another one runs has none."""
     ends = {one["end"]: one for one in gaps(client)}
     ended = 0
@@ -424,7 +424,7 @@ def test_a_median_is_a_duration_that_occurs() -> None:
     assert (wide.edges[0], wide.edges[-1]) == (0, (1 << 61) + 1)
 
 
-def test_durations_are_those_of_the_events(client: Asking, prof: session.Profile) -> None:
+def test_durations_are_those_of_the_events(client: Asking, prof: profiles.Profile) -> None:
     """In any stretch, over all streams, each event whole; buckets are counted one by one."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     one, choose = track(client, "stream", stream=7), random.Random(11)
@@ -472,7 +472,7 @@ def searched(client: Asking, find: str, **more: Any) -> list[tuple[int, int, int
     return [(one["track"], one["id"], one["start"], one["end"]) for one in hits]
 
 
-def all_events(client: Asking, prof: session.Profile) -> list[tuple[int, str, int, int, int, str | None]]:
+def all_events(client: Asking, prof: profiles.Profile) -> list[tuple[int, str, int, int, int, str | None]]:
     """Every event of the tracks of streams and ranges: track, text, id, start, end, operator; by start."""
     streams = {
         one["stream"]: one["id"] for one in client.json("/api/timeline")["tracks"] if one["kind"] == "stream"
@@ -494,7 +494,7 @@ def all_events(client: Asking, prof: session.Profile) -> list[tuple[int, str, in
     return sorted(out, key=lambda one: one[3])
 
 
-def test_a_search_finds_every_event_of_a_name(client: Asking, prof: session.Profile) -> None:
+def test_a_search_finds_every_event_of_a_name(client: Asking, prof: profiles.Profile) -> None:
     """Kernels and calls, in the order of their starts, and no other."""
     for find in ("gemm", "SGEMM", "cudaLaunch", "Synchronize"):
         expected = [one for one in all_events(client, prof) if find.lower() in one[1].lower()]
@@ -515,7 +515,7 @@ FILTERS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 
 @pytest.mark.parametrize(("find", "passes"), FILTERS, ids=[find for find, _ in FILTERS])
 def test_filters_of_a_search(
-    client: Asking, prof: session.Profile, find: str, passes: Callable[[Any], bool]
+    client: Asking, prof: profiles.Profile, find: str, passes: Callable[[Any], bool]
 ) -> None:
     """Those of tables, by themselves and with a text."""
     expected = [(one[0], *one[2:5]) for one in all_events(client, prof) if passes(one)]
@@ -528,7 +528,7 @@ def test_a_search_that_is_none(client: Asking) -> None:
     assert searched(client, "torch::relu") == []  # it only looks like a filter
 
 
-def test_a_range_is_found_by_what_is_shown(client: Asking, prof: session.Profile) -> None:
+def test_a_range_is_found_by_what_is_shown(client: Asking, prof: profiles.Profile) -> None:
     """Of a marker its name; none of its arguments."""
     found = searched(client, "torch.mm")
     marked = prof.database.rows(
@@ -541,7 +541,7 @@ def test_a_range_is_found_by_what_is_shown(client: Asking, prof: session.Profile
     assert searched(client, "=torch") == []
 
 
-def test_a_cause_of_idle_time_is_found(client: Asking, prof: session.Profile) -> None:
+def test_a_cause_of_idle_time_is_found(client: Asking, prof: profiles.Profile) -> None:
     (gaps,) = {one[0] for one in searched(client, "=launch-bound")}
     assert gaps == track(client, "idle")["id"]
 
@@ -604,7 +604,7 @@ def test_a_search_is_worked_out_once(client: Asking, monkeypatch: pytest.MonkeyP
 # --- counters
 
 
-def brute(prof: session.Profile, key: str, start: int, end: int) -> float:
+def brute(prof: profiles.Profile, key: str, start: int, end: int) -> float:
     """A counter of device 0 in a stretch, from the definition: 80 multiprocessors, every nanosecond by itself."""
     rows = prof.database.rows(
         """select e.kind, e.tc, e.start_ns, e.start_ns + e.duration_ns, e.copied_bytes, g.grid_x * g.grid_y * g.grid_z
@@ -625,7 +625,7 @@ def brute(prof: session.Profile, key: str, start: int, end: int) -> float:
 
 @pytest.mark.parametrize("few", [100_000, -1], ids=["events of the stretch", "buckets of the recording"])
 def test_counters_are_sums_of_events(
-    client: Asking, prof: session.Profile, monkeypatch: pytest.MonkeyPatch, few: int
+    client: Asking, prof: profiles.Profile, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr("pyprof.views.counter_values._FEW", few)
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
@@ -650,7 +650,7 @@ def test_counters_are_sums_of_events(
             assert set(one["unknown"]) == {0}
 
 
-def test_what_is_unknown_is_no_zero(copied: Callable[[], Path], prof: session.Profile) -> None:
+def test_what_is_unknown_is_no_zero(copied: Callable[[], Path], prof: profiles.Profile) -> None:
     """A kernel whose use of tensor cores is not known, in a bucket with nothing else; nothing outside the recording."""
     path = copied()
     number, start, end = prof.database.rows(
@@ -677,7 +677,7 @@ def test_counters_that_there_are_not(client: Asking) -> None:
     client.json("/api/timeline/counters", 422, worker=0, device=0, start=0, end=9, points=5000)
 
 
-def test_counters_of_a_training(recorded: Callable[[str], session.Profile]) -> None:
+def test_counters_of_a_training(recorded: Callable[[str], profiles.Profile]) -> None:
     """Of a whole recording they are the metrics of PyProf; memory is what the recording says."""
     loaded = recorded("kineto/resnet50_v100_6steps.pt.trace.json.gz")
     low, high = loaded.database.rows("select start_ns, end_ns from worker")[0]
@@ -712,7 +712,7 @@ def test_counters_of_a_training(recorded: Callable[[str], session.Profile]) -> N
 # --- export
 
 
-def test_a_stretch_as_a_chrome_trace(client: Asking, prof: session.Profile, tmp_path: Path) -> None:
+def test_a_stretch_as_a_chrome_trace(client: Asking, prof: profiles.Profile, tmp_path: Path) -> None:
     """The file that `pyprof export` writes, with the events in progress and no others."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start, end = low + (high - low) // 4, low + (high - low) // 2

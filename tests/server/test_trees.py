@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.views.tree import Tree
 from pyprof.views.tree_reports import columns_of
 from tests.server.conftest import HOSTILE, Asking
@@ -141,7 +141,7 @@ def test_many_nodes_are_rows_of_a_page():
         assert found.filtered == 50_000
 
 
-def test_groups_of_a_profile(client: Asking, prof: session.Profile):
+def test_groups_of_a_profile(client: Asking, prof: profiles.Profile):
     found = client.json("/api/trees/groups", open="all", limit=1000)
     nodes = found["nodes"]
     groups = [node for node in nodes if node["group"]]
@@ -169,7 +169,7 @@ def test_groups_of_a_profile(client: Asking, prof: session.Profile):
     assert cells["/"]["gpu"] == sum(ops["gpu"])
 
 
-def test_modules_of_a_profile(client: Asking, prof: session.Profile):
+def test_modules_of_a_profile(client: Asking, prof: profiles.Profile):
     found = client.json("/api/trees/modules", open="all", limit=100)
     shown = [(node["level"], node["name"], node["path"]) for node in found["nodes"]]
     assert (1, "net", "net") in shown

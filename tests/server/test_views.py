@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.facts.steps.source import Source
 from pyprof.metrics import METRICS
 from pyprof.overview.figures import figures
@@ -308,7 +308,7 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
     real = module.nearest_spans
     monkeypatch.setattr(module, "nearest_spans", lambda *asked: looked.append(found := real(*asked)) or found)
     path = tmp_path / "net_dldb.sqlite"
-    session.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
+    profiles.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
     with Store(path) as store:
         number = aggregate(store, 3, 36, None).id
     every = [(d, 5 * i + n) for i in range(40) for n, d in enumerate((70, 30 + i, 12, 8 + i, 25))]
@@ -413,7 +413,7 @@ def test_details_of_a_backward_say_whether_its_forward_is_known(tmp_path):
                     > 5 backward
         """
         path = tmp_path / f"{len(node)}_dldb.sqlite"
-        session.load(write_capture(tmp_path / f"{len(node)}.sqlite", recording(text))).save(path)
+        profiles.load(write_capture(tmp_path / f"{len(node)}.sqlite", recording(text))).save(path)
         with serving(path) as client:
             row = next(r for r in client.table("/api/reports/detail") if r["direction"] == "bprop")
             details = client.json(f"/api/details/op/{quote(row['op_id'], safe='')}")
@@ -585,7 +585,7 @@ def test_without_a_gpu(tmp_path):
         for i in range(4)
     )
     path = tmp_path / "cpu_dldb.sqlite"
-    session.load(write_capture(tmp_path / "cpu.sqlite", recording(text))).save(path)
+    profiles.load(write_capture(tmp_path / "cpu.sqlite", recording(text))).save(path)
     with serving(path) as client:
         found = client.json("/api/overview")
         assert client.json("/api/profile")["gpu"] is False
@@ -595,7 +595,7 @@ def test_without_a_gpu(tmp_path):
             "tc": True, "memory": True, "kernel": False
         }  # fmt: skip
         assert any("CPU" in note for note in found["notes"])
-        own = session.load(path).report("detail")["gpu"].sum()
+        own = profiles.load(path).report("detail")["gpu"].sum()
         assert sum(one["time"] for one in found["threads"]) == own
         assert [one["share"] for one in found["threads"]] == [
             100 * one["time"] / own for one in found["threads"]
@@ -643,7 +643,7 @@ def test_modules_that_differ_in_numbers_are_one_row(tmp_path):
     text = "".join(f"{marker}\n    > {10 + number} gemm\n" for number, marker in enumerate(layers))
     text += f"{call('torch.relu', (8, 4), module='net.head1')}\n    > 7 relu_kernel\n"
     path = tmp_path / "net_dldb.sqlite"
-    session.load(write_capture(tmp_path / "net.sqlite", recording(text))).save(path)
+    profiles.load(write_capture(tmp_path / "net.sqlite", recording(text))).save(path)
     with serving(path) as client:
         first, second = client.json("/api/overview")["modules"]
     assert (first["name"], first["count"], first["time"]) == ("net.layers.*.up", 4, 10 + 11 + 12 + 13)

@@ -151,7 +151,7 @@ class Activity:
 
     def work(self) -> dict[str, Column]:
         """Return what the roofline says of each GPU event. Not cached: few reports read it, and it is large."""
-        columns = self._once(
+        return self._once(
             "duration_ns",
             "tc",
             "verdict",
@@ -162,7 +162,6 @@ class Activity:
             "flops",
             "bytes",
         )
-        return {"gpu_ns": columns.pop("duration_ns"), **columns}
 
     @cached_property
     def call(self) -> Mapping[str, Column]:

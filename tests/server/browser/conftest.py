@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.server import demo
 from tests.build import call, recording, write_capture
 from tests.reports.ranks import K
@@ -181,7 +181,7 @@ def chromium(launched: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
 def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     """A server of a recording without a GPU."""
     folder = tmp_path_factory.mktemp("cpu")
-    session.load(write_capture(folder / "cpu.sqlite", recording(CPU))).save(folder / "cpu_dldb.sqlite")
+    profiles.load(write_capture(folder / "cpu.sqlite", recording(CPU))).save(folder / "cpu_dldb.sqlite")
     with serving(folder / "cpu_dldb.sqlite") as asking:
         yield asking
 

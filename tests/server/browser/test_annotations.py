@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.timeline import stored as tiles
 from tests.server.browser.conftest import Open, Page, axe
 from tests.server.browser.test_timeline import column, drawn, events, start, surface, window
@@ -47,7 +47,7 @@ def reread(page: Page) -> None:
     drawn(page)
 
 
-def extent(prof: session.Profile) -> tuple[int, int]:
+def extent(prof: profiles.Profile) -> tuple[int, int]:
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     return int(low), int(high)
 
@@ -62,7 +62,7 @@ def press(page: Page, *keys: str) -> None:
         drawn(page)
 
 
-def edges(prof: session.Profile) -> set[int]:
+def edges(prof: profiles.Profile) -> set[int]:
     """Where anything that the lanes show begins or ends."""
     out: set[int] = set()
     low, high = extent(prof)
@@ -73,7 +73,7 @@ def edges(prof: session.Profile) -> set[int]:
 
 
 @pytest.mark.statement("WA01")
-def test_a_time_and_a_stretch(page: Page, served: Asking, prof: session.Profile):
+def test_a_time_and_a_stretch(page: Page, served: Asking, prof: profiles.Profile):
     """M at the pointer or the menu of a right click makes a line, and with selected time a stretch."""
     low, high = extent(prof)
     start(page, **{"from": str(low), "to": str(high)})
@@ -107,7 +107,7 @@ def test_a_time_and_a_stretch(page: Page, served: Asking, prof: session.Profile)
 
 
 @pytest.mark.statement("WA02")
-def test_annotations_snap(page: Page, served: Asking, prof: session.Profile):
+def test_annotations_snap(page: Page, served: Asking, prof: profiles.Profile):
     """Within 6 px to the nearest edge of an event, by mouse and by arrow keys; Alt switches that off."""
     _, begin, end = events(prof, 8)[1]
     low, high = begin - 200, end + 200
@@ -164,7 +164,7 @@ def test_annotations_snap(page: Page, served: Asking, prof: session.Profile):
 
 
 @pytest.mark.statement("WA03", "WA04")
-def test_annotations_diff(page: Page, served: Asking, prof: session.Profile):
+def test_annotations_diff(page: Page, served: Asking, prof: profiles.Profile):
     """The difference of two, and the sums between them, as the API has them; a checkbox zooms to it."""
     low, high = extent(prof)
     first, last = low + (high - low) // 4, low + (high - low) // 2
@@ -213,7 +213,7 @@ def typed(page: Page, id_: str, what: str, text: str) -> None:
 
 
 @pytest.mark.statement("WA05")
-def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path], prof: session.Profile):
+def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path], prof: profiles.Profile):
     """For whoever opens the profile; the address names the selected one."""
     low, high = extent(prof)
     database = copied()
@@ -258,7 +258,7 @@ def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path],
 
 
 @pytest.mark.statement("WA05")
-def test_annotations_by_keyboard_alone(page: Page, served: Asking, prof: session.Profile):
+def test_annotations_by_keyboard_alone(page: Page, served: Asking, prof: profiles.Profile):
     """Made, named, walked, deleted and brought back, and what a screen reader is told on the way."""
     low, high = extent(prof)
     said = page.find("[data-annotation-status]")
@@ -297,7 +297,7 @@ def test_annotations_by_keyboard_alone(page: Page, served: Asking, prof: session
 
 
 @pytest.mark.statement("WY11")
-def test_annotations_are_accessible(opened: Open, served: Asking, prof: session.Profile):
+def test_annotations_are_accessible(opened: Open, served: Asking, prof: profiles.Profile):
     low, high = extent(prof)
     middle = (low + high) // 2
     anchor = {"event": f"launch:{events(prof, 8)[0][0]}", "edge": "start"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.server.browser.conftest import Open, Page
 from tests.server.conftest import STEPS, Asking, serving
 
@@ -20,7 +20,7 @@ PARTS = {
 
 
 @pytest.mark.statement("IT01", "IT02", "IT03", "IT11", "IT06", "IT07", "IT09", "IT10")
-def test_bars_are_the_iterations_and_are_zoomed(page: Page, prof: session.Profile):
+def test_bars_are_the_iterations_and_are_zoomed(page: Page, prof: profiles.Profile):
     page.go("iterations")
     bars = page.find(f"{CHART} [data-bar]").all()
     assert [bar.get_attribute("data-bar") for bar in bars] == [str(n) for n in range(STEPS)]
@@ -226,7 +226,7 @@ def test_other_iterations_are_added_up(opened: Open, own: Asking):
     "KI01", "KI02", "KI03", "KI04", "KI05", "KI06", "KI07", "KI08", "KI09", "KI10", "KI11", "KI12", "KI13",
     "KI14", "KI15", "KI16", "KI17",
 )  # fmt: skip
-def test_kernels_by_iteration(page: Page, prof: session.Profile):
+def test_kernels_by_iteration(page: Page, prof: profiles.Profile):
     page.go("iterations", tab="kernels")
     heads = page.headings("iterations")
     assert heads == [

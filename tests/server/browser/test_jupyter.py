@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.jupyter import TOKEN, jupyter, write_profile
 from tests.server.browser.conftest import Page
 
@@ -28,7 +28,7 @@ def test_the_tile_shows_the_first_recording(chromium: Any, tmp_path: Path) -> No
             assert str(notebooks) in tab.inner_text("[data-trouble=empty]")
             assert "%%pyprof -o net.sqlite" in tab.inner_text("[data-trouble=empty]")
             page.wrong.clear()  # the console names each answer that is an error
-            prof = session.load(write_profile(notebooks / "net_dldb.sqlite"))
+            prof = profiles.load(write_profile(notebooks / "net_dldb.sqlite"))
             tab.wait_for_selector("[data-headline]", timeout=60_000)
             page.wrong.clear()
             page.go("kernels")

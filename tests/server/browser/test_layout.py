@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import call, recording, write_capture
 from tests.server.browser.conftest import Open, Page
 from tests.server.conftest import Asking, serving
@@ -29,7 +29,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         f"    op seq={n} aten::op_of_a_name_that_a_phone_has_no_room_for_{n}\n        > {1 + 100 * n} {name}\n"
         for n, name in enumerate(KERNELS)
     )
-    session.load(write_capture(folder / "a.sqlite", recording(text))).save(folder / "k_dldb.sqlite")
+    profiles.load(write_capture(folder / "a.sqlite", recording(text))).save(folder / "k_dldb.sqlite")
     with serving(folder / "k_dldb.sqlite") as asking:
         yield asking
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.reports.simulated import files, plan, write
 from tests.server.browser.conftest import Open, read
 from tests.server.browser.test_timeline import drawn, start, view_menu
@@ -20,11 +20,11 @@ WHAT = plan(3, "operator")._replace(offset=[0] * 4, drift=[0.0] * 4)
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asking, session.Profile]]:
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asking, profiles.Profile]]:
     folder = write(tmp_path_factory.mktemp("path") / "run", files(WHAT, STEPS, 3))
     with serving(folder) as asking:
         read(asking)
-        yield asking, session.load(folder)
+        yield asking, profiles.load(folder)
 
 
 def path(client: Asking, number: int) -> dict[str, Any]:

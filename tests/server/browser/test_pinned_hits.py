@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.server.browser.conftest import Page
 from tests.server.browser.test_timeline import column, drawn, row, start, surface, window
 from tests.server.conftest import Asking
@@ -40,7 +40,7 @@ def pixel(page: Page, x: float, y: float) -> list[int]:
 
 
 @pytest.mark.statement("WS02")
-def test_hits_are_pinned_where_they_are(page: Page, client: Asking, prof: session.Profile):
+def test_hits_are_pinned_where_they_are(page: Page, client: Asking, prof: profiles.Profile):
     """Above all other tracks, in the address, with the colors of the events; it goes as it came."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     end = low + (high - low) // 3

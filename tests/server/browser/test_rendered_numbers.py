@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.commands import main
 from pyprof.reports.headline import mean_step
 from pyprof.rules.context import Run
@@ -36,11 +36,11 @@ def percent(text: str) -> float:
 @pytest.fixture(scope="module")
 def recording(example: Asking) -> Any:
     """The example that PyProf contains, with its server."""
-    return session.load(demo.RECORDING), example, demo.RECORDING
+    return profiles.load(demo.RECORDING), example, demo.RECORDING
 
 
 @pytest.fixture
-def page(opened: Open, recording: tuple[session.Profile, Asking, Any]) -> Page:
+def page(opened: Open, recording: tuple[profiles.Profile, Asking, Any]) -> Page:
     return opened(recording[1])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.build import call, recording, write_capture
 from tests.server.browser.conftest import Open, Page
 from tests.server.conftest import Asking, serving
@@ -55,7 +55,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         f"    op seq={n} aten::mm\n        wait {50 + n}\n"
         for n in range(3)
     )
-    session.load(write_capture(folder / "a.sqlite", recording(text))).save(folder / "a_dldb.sqlite")
+    profiles.load(write_capture(folder / "a.sqlite", recording(text))).save(folder / "a_dldb.sqlite")
     with serving(folder / "a_dldb.sqlite") as asking:
         yield asking
 

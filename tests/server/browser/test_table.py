@@ -8,7 +8,7 @@ import io
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.server.browser.conftest import Open, Page
 from tests.server.conftest import HOSTILE, Asking
 
@@ -62,7 +62,7 @@ def test_search_finds_names_as_they_are_and_says_so_if_there_is_none(page: Page)
 
 
 @pytest.mark.statement("DT03", "DT04", "DT05", "OK08", "OK09")
-def test_columns_filter_together(page: Page, prof: session.Profile):
+def test_columns_filter_together(page: Page, prof: profiles.Profile):
     page.go("ops")
     whole = int(page.showing("ops").split(" of ")[1].split()[0])
     fill(page, "[data-table=ops] [aria-label='Filter GPU Time']", ">100ns")
@@ -90,7 +90,7 @@ def test_columns_filter_together(page: Page, prof: session.Profile):
 
 
 @pytest.mark.statement("DT06", "DT07", "DT13")
-def test_sorting(page: Page, prof: session.Profile):
+def test_sorting(page: Page, prof: profiles.Profile):
     page.go("ops")
     cpu = [int(v) for v in prof.report("detail")["cpu"].dropna()]
     page.find("[data-table=ops] [data-sort=cpu]").click()
@@ -204,7 +204,7 @@ def test_keys_and_marking_text(page: Page):
 # --- for people
 
 
-def test_times_have_a_unit_a_share_and_a_total(page: Page, prof: session.Profile):
+def test_times_have_a_unit_a_share_and_a_total(page: Page, prof: profiles.Profile):
     page.go("ops")
     table = prof.report("detail")
     total = int(table["gpu"].sum())
@@ -270,7 +270,7 @@ def test_columns_are_moved_resized_and_chosen(page: Page):
     assert "ops.h=params" in page.parameters()
 
 
-def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: session.Profile):
+def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: profiles.Profile):
     page.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.go("ops", **{"ops.f.gpu": ">100ns"})
     page.find("[data-table=ops] tbody tr").first.click()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.server.browser.conftest import plain
 
 GPU = Path(__file__).resolve().parents[2] / "traces/gpu"
@@ -26,7 +26,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("logs")
     recording = out.parent / "transformer_bf16.sqlite"
     recording.write_bytes(gzip.decompress((GPU / "transformer_bf16.sqlite.gz").read_bytes()))
-    session.load(recording).save(out / "net_dldb.sqlite")
+    profiles.load(recording).save(out / "net_dldb.sqlite")
     (out / "run").mkdir()
     trace = gzip.decompress((GPU / "products.pt.trace.json.gz").read_bytes())
     (out / "run" / "host_1.1690000000000.pt.trace.json").write_bytes(trace)
@@ -64,7 +64,7 @@ def test_the_tab_shows_the_page(chromium: Any, tensorboard: str, logdir: Path) -
         frame = tab.frame_locator("iframe")
         headline = frame.locator("[data-headline]")
         headline.filter(has_text="A step takes").wait_for(timeout=60_000)
-        prof = session.load(logdir / "net_dldb.sqlite")
+        prof = profiles.load(logdir / "net_dldb.sqlite")
         text = plain(headline.inner_text())
         assert "The GPU waits for kernel launches for 15.9 ms of 18.1 ms a step, 87.7 %" in text
         kernels = frame.locator("[data-table=kernels] tbody tr")

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from tests.server.browser.conftest import Open, Page, axe
 from tests.server.conftest import STEPS, Asking, serving
 
@@ -79,7 +79,7 @@ def stream(client: Asking, number: int) -> int:
     return next(int(one["id"]) for one in tracks(client) if one["stream"] == number)
 
 
-def events(prof: session.Profile, number: int) -> list[tuple[int, int, int]]:
+def events(prof: profiles.Profile, number: int) -> list[tuple[int, int, int]]:
     return prof.database.rows(
         "select id, start_ns, start_ns + duration_ns from event where stream = ? order by start_ns", (number,)
     )
@@ -166,7 +166,7 @@ def test_keys_and_gestures_move_the_window(page: Page):
 
 
 @pytest.mark.statement("WT04", "WT05")
-def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: session.Profile):
+def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: profiles.Profile):
     """Found by the API, not by what draws; in the middle of every event that is wide enough, at two zooms."""
     page = opened(width=1400, height=900)
     colors = client.json("/api/timeline/colors", by="kernel")
@@ -203,7 +203,7 @@ def test_a_pixel_has_the_color_of_its_event(opened: Open, client: Asking, prof: 
 
 
 @pytest.mark.statement("WT02", "WT03", "WT08", "WE01", "PT03", "WX05")
-def test_an_event_is_hovered_selected_and_has_its_arrow(page: Page, client: Asking, prof: session.Profile):
+def test_an_event_is_hovered_selected_and_has_its_arrow(page: Page, client: Asking, prof: profiles.Profile):
     number = stream(client, 8)
     id_, begin, end = events(prof, 8)[2]
     start(page, **{"from": str(begin - 50), "to": str(end + 50)})
@@ -241,7 +241,7 @@ def test_an_event_is_hovered_selected_and_has_its_arrow(page: Page, client: Aski
 
 
 @pytest.mark.statement("WX02", "WU02", "WX07", "WX09", "WY05", "WX10")
-def test_an_area_is_added_up_and_is_a_flame_graph(page: Page, client: Asking, prof: session.Profile):
+def test_an_area_is_added_up_and_is_a_flame_graph(page: Page, client: Asking, prof: profiles.Profile):
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start(page, **{"from": str(low), "to": str(high)})
     box = surface(page)
@@ -284,7 +284,7 @@ def test_an_area_is_added_up_and_is_a_flame_graph(page: Page, client: Asking, pr
 def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     """A recording whose kernels have FLOPs, some unknown, on a GPU with a known peak."""
     path = tmp_path_factory.mktemp("work") / "net_dldb.sqlite"
-    session.load(TRACES / "gpu/operators.pt.trace.json.gz").save(path)
+    profiles.load(TRACES / "gpu/operators.pt.trace.json.gz").save(path)
     with serving(path) as server:
         yield server
 
@@ -334,7 +334,7 @@ def test_an_area_as_a_tree_of_operators_and_kernels(opened: Open, worked: Asking
 
 @pytest.mark.statement("WY11", "WX04", "WX06")
 def test_the_keyboard_alone_leads_to_an_event_and_its_durations(
-    page: Page, client: Asking, prof: session.Profile
+    page: Page, client: Asking, prof: profiles.Profile
 ):
     """From the lanes to a kernel's details, and what a screen reader is told on the way."""
     first, second, *_ = events(prof, 8)
@@ -383,7 +383,7 @@ def test_the_keyboard_alone_leads_to_an_event_and_its_durations(
 
 
 @pytest.mark.statement("WY04")
-def test_a_click_where_nothing_ran_says_why(page: Page, client: Asking, prof: session.Profile):
+def test_a_click_where_nothing_ran_says_why(page: Page, client: Asking, prof: profiles.Profile):
     """On a stream, and on the curve of its device; the address leads to the same gap."""
     idle = next(one for one in tracks(client) if one["kind"] == "idle")
     gaps = [client.json(f"/api/details/gap/0.0.{number}") for number in range(idle["events"])]
@@ -447,7 +447,7 @@ COLUMN = """([key, x]) => {
 
 
 @pytest.mark.statement("PT02", "WY02")
-def test_counters_are_curves(page: Page, client: Asking, prof: session.Profile):
+def test_counters_are_curves(page: Page, client: Asking, prof: profiles.Profile):
     """As high as the API's values, in a column of each bucket; the tip says the value."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     start(page, **{"from": str(low), "to": str(high)})
@@ -492,7 +492,7 @@ def downloaded(page: Page, item: str) -> Any:
 
 @pytest.mark.statement("WY10")
 def test_what_is_unknown_and_pauses_are_hatched(
-    opened: Open, copied: Callable[[], Path], prof: session.Profile
+    opened: Open, copied: Callable[[], Path], prof: profiles.Profile
 ):
     """Pauses in every track of the process; the line below says how long they are of what is visible."""
     path = copied()
@@ -554,7 +554,7 @@ PIXELS = """async ([bytes, points, width]) => {
 
 
 @pytest.mark.statement("WX11")
-def test_pictures_have_the_events_that_are_shown(opened: Open, client: Asking, prof: session.Profile):
+def test_pictures_have_the_events_that_are_shown(opened: Open, client: Asking, prof: profiles.Profile):
     """As PNG and as SVG: at the place of every event that is wide enough its color, and the names of all tracks."""
     page = opened(width=1400, height=900)
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
@@ -760,7 +760,7 @@ def entry(page: Page, text: str) -> Any:
 
 
 @pytest.mark.statement("WE01", "WY08", "WY11")
-def test_the_menu_of_an_event(page: Page, client: Asking, prof: session.Profile):
+def test_the_menu_of_an_event(page: Page, client: Asking, prof: profiles.Profile):
     """By a right click and by keys: it leads to the event, to all of its name, to its step and to its row."""
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
     id_, begin, end = events(prof, 8)[2]
@@ -834,7 +834,7 @@ def test_source_and_timeline_lead_to_each_other(opened: Open, tmp_path: Path):
     """A line has its time, a click on it marks what ran because of it; the source follows the selection."""
     path = tmp_path / "net.sqlite"
     path.write_bytes(gzip.decompress((TRACES / "gpu/transformer_bf16.sqlite.gz").read_bytes()))
-    prof = session.load(path)
+    prof = profiles.load(path)
     prof.save(tmp_path / "net_dldb.sqlite")
     lines = prof.report("source_line").set_index("line")
     with serving(tmp_path / "net_dldb.sqlite") as server:

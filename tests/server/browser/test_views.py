@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyprof import profiles as session
+from pyprof import profiles
 from pyprof.reports import every
 from tests.server.browser.conftest import Open, Page
 from tests.server.conftest import STEPS, Asking
@@ -43,7 +43,7 @@ def percents(found: dict[str, str]) -> list[float]:
     "D01", "D02", "D05", "D08", "D04", "D06", "D09", "D10", "D11", "D12", "D13", "D14", "D15", "D16", "D17",
     "D18", "IT04", "D41", "D42",
 )  # fmt: skip
-def test_the_summaries(page: Page, prof: session.Profile):
+def test_the_summaries(page: Page, prof: profiles.Profile):
     page.go("summaries")
     busy = legend(page, "gpu-utilization")
     assert list(busy) == ["Using GPU", "Idle GPU"]
@@ -110,7 +110,7 @@ def test_the_summaries(page: Page, prof: session.Profile):
 
 
 @pytest.mark.statement("D19", "D20", "D21", "D22", "D23", "D24", "D25", "D26", "D43")
-def test_top_operators_and_coverage(page: Page, prof: session.Profile, client: Asking):
+def test_top_operators_and_coverage(page: Page, prof: profiles.Profile, client: Asking):
     page.go()
     panel = "[data-panel=top-ops]"
     heads = page.find(f"{panel} th").all_inner_texts()
@@ -189,7 +189,7 @@ def text_of(value: Any) -> str:
     "OT01", "OT02", "OT03", "OT04", "OT05", "OT06", "OT07", "OT08", "OT09", "OT10", "OT11", "OT12", "OT13",
     "OT14", "OT15", "OT16", "OT17", "OT18", "OT19", "OT20", "GP02", "GP03", "GP04", "GP05", "GP06",
 )  # fmt: skip
-def test_numbers_are_the_reports(page: Page, client: Asking, prof: session.Profile):
+def test_numbers_are_the_reports(page: Page, client: Asking, prof: profiles.Profile):
     for view, table, report, sort in (("gpus", "gpus", "gpu", ""), ("op-types", "types", "op_type", "-gpu")):
         page.go(view)
         answer = client.json(f"/api/reports/{report}", limit=25, **({"sort": sort} if sort else {}))
@@ -215,7 +215,7 @@ def test_numbers_are_the_reports(page: Page, client: Asking, prof: session.Profi
     "OK01", "OK02", "OK03", "OK04", "OK05", "OK06", "OK07", "OK10", "OK11", "OK12", "OK14", "OK15", "OK16",
     "OK17", "OK18", "OK19", "OK20", "OK13",
 )  # fmt: skip
-def test_ops_and_kernels(page: Page, prof: session.Profile, client: Asking):
+def test_ops_and_kernels(page: Page, prof: profiles.Profile, client: Asking):
     page.go("ops")
     assert "Select an op above" in page.find("[data-panel=op-kernels]").inner_text()
     assert page.headings("ops") == [
@@ -255,7 +255,7 @@ def test_ops_and_kernels(page: Page, prof: session.Profile, client: Asking):
     "GO01", "GO02", "GO03", "GO04", "GO05", "GO06", "GO07", "GO08", "GO09", "GO10", "GO11", "GO12", "GO14",
     "GO13",
 )  # fmt: skip
-def test_group_ops(page: Page, prof: session.Profile):
+def test_group_ops(page: Page, prof: profiles.Profile):
     page.go("groups")
     page.find("button:has-text('Expand All')").click()
     page.settled()
@@ -346,7 +346,7 @@ def test_a_tree_of_50_000_nodes(opened: Open, made: Path, monkeypatch: pytest.Mo
 # --- drawer
 
 
-def test_details_lead_to_all_that_is_known_and_back(page: Page, prof: session.Profile, client: Asking):
+def test_details_lead_to_all_that_is_known_and_back(page: Page, prof: profiles.Profile, client: Asking):
     page.go("kernels", tab="launches")
     page.find("[data-table=launches] tbody tr").first.click()
     page.find("aside h2").wait_for()

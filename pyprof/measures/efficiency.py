@@ -21,17 +21,17 @@ how much memory moved is unknown, and so is the efficiency. Its bound is then th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pyprof.core.model import Bools, Ints
-from pyprof.core.model import Column as Values
+from pyprof.core.model import Bools
 from pyprof.facts.steps.source import Source
+from pyprof.measures.columns import Column
+from pyprof.measures.launches import APART, SUMS
+from pyprof.measures.queries import SELECTED, frame
 from pyprof.metrics.work import MOST
-from pyprof.reports import Column
-from pyprof.reports.operator_queries import SELECTED, frame
 from pyprof.store.kinds import COMPUTES
 
 LATENCY = 40.0  # %, the efficiency below which rule R36 also reports an operator
@@ -48,16 +48,10 @@ WHY = {
 _ALGORITHM = "it computes by Winograd or FFT: fewer FLOPs than its definition has, and it is unknown how many"
 _CACHE = "faster than memory: its data was in a cache, and it is unknown how much"
 _HELPER = "another kernel of its call carries the work"
+_FLOATS = ("flops", "bytes")
 _NO_KERNEL = "it launched no kernel itself"
 _NO_TIME = "it took no time"
 _COPY = "copies and sets have none"
-SUMS = (
-    "gpu_ns", "roofline_ns", "roofline_unknown_ns", "hardware_ps", "hardware_unknown_ns", "model_ps", *WHY,
-)  # fmt: skip
-
-# What groups of kernels are divided by: use of tensor cores, verdict, and whether they compute by Winograd or FFT,
-# whose executed FLOPs are unknown: the roofline of the definition is no limit of theirs.
-APART = ("tc", "verdict", "algorithm")
 
 
 def columns(of: str, extra: bool = False) -> tuple[Column, ...]:
@@ -142,92 +136,54 @@ def of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     return source.store.cached(key, lambda: _of_operators(source, by)).copy()
 
 
-# Each column of the time without a roofline; within a row FLOPs, bytes and peaks are told apart by their times.
-_LINKED = f"not ({UNLINKED})"
-_SHAPED = f"{_LINKED} and o.shapes is not null"
-_WHY = f"""
-sum(case when {UNLINKED} then s.roofline_unknown_ns else 0 end) as unlinked_ns,
-sum(case when {_LINKED} and o.shapes is null then s.roofline_unknown_ns else 0 end) as shapeless_ns,
-sum(case when {_SHAPED} then min(s.flops_unknown_ns, s.roofline_unknown_ns) else 0 end) as flopless_ns,
-sum(case when {_SHAPED} then max(min(s.bytes_unknown_ns, s.roofline_unknown_ns) - s.flops_unknown_ns, 0) else 0 end)
-    as byteless_ns,
-sum(case when {_SHAPED} then max(s.roofline_unknown_ns - max(s.flops_unknown_ns, s.bytes_unknown_ns), 0) else 0 end)
-    as peakless_ns"""
-
-
 def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     names = [f"key{number}" for number in range(len(by))]
     keys = ", ".join(f"{column} as {name}" for column, name in zip(by, names))
-    stored = [name for name in SUMS if name not in WHY]
-    sums = ", ".join(f"sum(s.{name}) as {name}" for name in stored)
+    sums = ", ".join(f"s.{name}" for name in (*APART, *SUMS))
     table = frame(
         source,
-        f"""select {keys}, s.tc, s.verdict, s.hardware_unknown_ns > s.roofline_unknown_ns as algorithm, {sums}, {_WHY}
-            from op_kernel_stat s join kernel_name k on k.id = s.name join operator o on o.id = s.operator
-            where {SELECTED} and s.{COMPUTES}
-            group by {", ".join(by)}, s.tc, s.verdict, algorithm""",
+        f"""select {keys}, {sums} from op_kernel_stat s join kernel_name k on k.id = s.name
+            where {SELECTED} and s.{COMPUTES}""",
     )
     return figures(source, table, names)
 
 
-class Operators(NamedTuple):
-    """Operators by their numbers: which are none that was recorded, and whose shapes were not."""
+def _reasons(source: Source, rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the columns WHY of rows: their time without a roofline, by why it is unknown. Within a row FLOPs, bytes
+    and peaks are told apart by their times."""
+    unlinked, shapeless = source.store.cached(("operators of efficiency",), lambda: _operators_of(source))
+    operator = rows["operator"].to_numpy(np.int64)
+    left, flops, size = (rows[f"{name}_unknown_ns"] for name in ("roofline", "flops", "bytes"))
+    shaped = ~(unlinked | shapeless)[operator]
+    return {
+        "unlinked_ns": left.where(unlinked[operator], 0),
+        "shapeless_ns": left.where((shapeless & ~unlinked)[operator], 0),
+        "flopless_ns": flops.clip(upper=left).where(shaped, 0),
+        "byteless_ns": (size.clip(upper=left) - flops).clip(lower=0).where(shaped, 0),
+        "peakless_ns": (left - size.clip(lower=flops)).clip(lower=0).where(shaped, 0),
+    }
 
-    unlinked: Bools
-    shapeless: Bools
 
-
-def operators_of(source: Source) -> Operators:
-    """Return what of the operators decides whether a kernel has a roofline."""
-    return source.store.cached(("operators of efficiency",), lambda: _operators_of(source))
-
-
-def _operators_of(source: Source) -> Operators:
+def _operators_of(source: Source) -> tuple[Bools, Bools]:
+    """Return, by number, which operators are none that was recorded, and whose shapes were not."""
     rows = source.store.rows(f"select o.id, {UNLINKED}, o.shapes is null from operator o")
     flags = np.zeros((2, max((row[0] for row in rows), default=0) + 1), bool)
-    for number, unlinked, shapeless in rows:
-        flags[:, number] = unlinked, shapeless
-    return Operators(flags[0], flags[1])
-
-
-def sums(keys: pd.DataFrame, event: dict[str, Values], operators: Operators) -> pd.DataFrame:
-    """Return sums over kernels of equal keys and APART, as `figures` takes them."""
-    names = [*map(str, keys), *APART]
-    return keys.assign(**amounts(event, operators)).groupby(names, sort=True)[list(SUMS)].sum().reset_index()
-
-
-def amounts(event: dict[str, Values], operators: Operators) -> dict[str, Ints]:
-    """Return what each kernel adds to SUMS, and its APART; the use of tensor cores is -1 if that is unknown."""
-    time = event["gpu_ns"].values
-    columns = {"gpu_ns": time, "verdict": event["verdict"].values}
-    columns["tc"] = np.where(event["tc"].mask(), event["tc"].values, -1)
-    for name, unknown in (("roofline_ns", "roofline"), ("hardware_ps", "hardware"), ("model_ps", "")):
-        known = event[name].mask()
-        columns[name] = np.where(known, event[name].values, 0)
-        if unknown:
-            columns[f"{unknown}_unknown_ns"] = np.where(known, 0, time)
-    columns["algorithm"] = (columns["hardware_unknown_ns"] > columns["roofline_unknown_ns"]).astype(np.int64)
-    operator = event["operator"].values
-    left: Ints = columns["roofline_unknown_ns"]
-    conditions = (
-        operators.unlinked[operator], operators.shapeless[operator], ~event["flops"].mask(), ~event["bytes"].mask(),
-        np.ones(len(time), bool),
-    )  # fmt: skip
-    for name, holds in zip(WHY, conditions):
-        columns[name] = np.where(holds, left, 0)
-        left = left - columns[name]
-    return columns
+    for number, *own in rows:
+        flags[:, number] = own
+    return flags[0], flags[1]
 
 
 def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the figures of groups of rows, which have the columns `by`, SUMS and APART."""
-    table = table.astype(dict.fromkeys((*SUMS, *APART), np.int64))
-    other = table["algorithm"] > 0
+    """Return the figures of groups of rows, which have the columns `by`, and SUMS and APART of `launches`."""
+    table = table.astype(dict.fromkeys((*APART, *(name for name in SUMS if name not in _FLOATS)), np.int64))
+    table = table.assign(**_reasons(source, table))
+    # Winograd and FFT: how many FLOPs they execute is unknown; the roofline of the definition is no limit of theirs.
+    other = table["hardware_unknown_ns"] > table["roofline_unknown_ns"]
     table["least_ns"] = table["roofline_ns"].mask(other, 0)
     table["least_unknown_ns"] = table["roofline_unknown_ns"].mask(other, table["gpu_ns"])
     table["executed_ns"] = (table["gpu_ns"] - table["roofline_unknown_ns"]).where(other, 0)
     keys = list(by)
-    sums = table.groupby(keys, sort=True)[[*SUMS, "least_ns", "least_unknown_ns", "executed_ns"]].sum()
+    sums = table.groupby(keys, sort=True)[[*SUMS, *WHY, "least_ns", "least_unknown_ns", "executed_ns"]].sum()
     out = pd.DataFrame(index=sums.index)
     total = sums["gpu_ns"]
     for name, needed, unknown in (
