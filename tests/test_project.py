@@ -227,3 +227,14 @@ def test_capture_without_torch_is_one_sentence(root, tmp_path):
         assert done.returncode == 1
         assert "this Python has no torch" in done.stderr.splitlines()[-1]
     assert "Traceback" in done.stderr  # Python's own, for a program; the command has printed none
+
+
+def test_the_reading_path_is_short() -> None:
+    """Some twenty files, at most 4,500 lines together, from which every idea of the project can be learnt."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    path = text.partition("## Reading path")[2].partition("\n## ")[0]
+    files = re.findall(r"`([a-z_/]+\.(?:py|sql))`", path)
+    assert 18 <= len(files) <= 22
+    assert (
+        sum(len((ROOT / "pyprof" / name).read_text(encoding="utf-8").splitlines()) for name in files) <= 4_500
+    )

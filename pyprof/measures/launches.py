@@ -43,8 +43,8 @@ def _same(cell: Any) -> Any:
 
 
 class Key(NamedTuple):
-    """Property that events can be grouped by. `of`: the column of `event`, or `worker`, that decides it; `query`: the cells of
-    its values, which `convert` makes of a row without the number; empty if the number itself is the cell."""
+    """Property that events can be grouped by. `of`: the column of `event`, or `worker`, that decides it; `query`: its
+    values and what `convert` makes the cells of; empty if the value itself is the cell."""
 
     column: Column
     of: str

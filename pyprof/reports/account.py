@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pyprof.core.model import MEMCPY, RECOMPUTE, Bools, Ints
+from pyprof.core.model import MEMCPY, RECOMPUTE, Bools, Floats, Ints
+from pyprof.facts.device import launch_stats
 from pyprof.facts.device.partition import Union
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.host import gaps
@@ -27,7 +28,9 @@ from pyprof.rules.context import Run
 from pyprof.rules.host_places import named
 
 USEFUL, RECOMPUTED, WAITING = "useful", "recomputation", "waiting for a rank"
-_OF_KERNELS = (USEFUL, "precision", "memory-bound", "below the roofline", "roofline unknown", RECOMPUTED)
+_OF_KERNELS = (
+    USEFUL, "precision", "memory-bound", "unfilled waves", "below the roofline", "roofline unknown", RECOMPUTED,
+)  # fmt: skip
 _OTHERS = ("memory copies", "memory sets", WAITING, "exposed communication")
 _PLACE = tuple(name for name in PLACE_COLUMNS if name not in ("where", "stack"))
 _PS = 1e12
@@ -73,10 +76,12 @@ def account(source: Source, group_by: str) -> pd.DataFrame:
     kernels, copies, sets, communication. The time of a kernel is divided: useful is what the FLOPs that the model
     needs take at the peak of the device's 16 bit matrix units, so that its share is the model FLOPs utilization
     (MFU) as it is published; precision is what they take more at the peak of the type and units that were used;
-    memory-bound what the bytes take more than that at the memory's bandwidth; below the roofline is the rest, with
-    unfilled waves and tiles. roofline unknown: the rest of a kernel whose FLOPs, bytes or peak are not known, or
-    that computes by Winograd or FFT. Kernels that compute something again are recomputation. waiting for a rank: of
-    a collective that was recorded on all ranks, the time until the last one arrived; exposed communication is the
+    memory-bound what the bytes take more than that at the memory's bandwidth; unfilled waves is the share of the
+    multiprocessors that have no block while the last ones run, of kernels that compute is the limit of: 96 blocks
+    on 80 multiprocessors fill 96 of 160 places in two waves; below the roofline is the rest, with unfilled tiles.
+    roofline unknown: the rest of a kernel whose FLOPs, bytes or peak are not known, or that computes by Winograd or
+    FFT. Kernels that compute something again are recomputation. waiting for a rank: of a collective that was
+    recorded on all ranks, the time until the last one arrived; exposed communication is the
     rest. Idle time has the causes and places of the report idle. Without a GPU the rows are those of the main
     thread: phases of its operators, waits for the data loader, collectives that run on the host (communication),
     garbage collection, saving, and what is outside of operators, by function or line where these were recorded,
@@ -175,7 +180,9 @@ def _parts(
         counted = np.flatnonzero(length)
         events, length = group.events[counted], length[counted]
         amounts = (
-            _divided(activity, events, length, peak) if group.cause == "kernel" else {group.cause: length}
+            _divided(source, activity, events, length, peak)
+            if group.cause == "kernel"
+            else {group.cause: length}
         )
         own = np.where(number.mask()[events], number.values[events], -1)
         for cause, amount in amounts.items():
@@ -225,7 +232,7 @@ def _owned(group: _Group, steps: Steps, covered: Union) -> Ints:
     return length
 
 
-def _divided(activity: Activity, events: Ints, length: Ints, peak: float) -> dict[str, Ints]:
+def _divided(source: Source, activity: Activity, events: Ints, length: Ints, peak: float) -> dict[str, Ints]:
     """Return the parts of the time that kernels have, by cause; of each they add up to its `length`."""
     work = {name: column.take(events) for name, column in activity.work().items()}
     time, roofline, model = (work[name].values for name in ("duration_ns", "roofline_ns", "model_ps"))
@@ -237,7 +244,11 @@ def _divided(activity: Activity, events: Ints, length: Ints, peak: float) -> dic
     known = has_model & work["roofline_ns"].mask() & work["hardware_ps"].mask()
     own = flops * _PS / np.maximum(at_peak, 1)
     useful = np.where(own < peak, model * own / max(peak, 1.0), model) / 1000
-    levels = [np.zeros(len(time)), useful, model / 1000, roofline.astype(float), time.astype(float)]
+    computes = known & (
+        at_peak / 1000 >= roofline - 1
+    )  # not the bandwidth, which few multiprocessors can use up
+    unfilled = np.where(computes, time * _unfilled(source, activity, events), 0)
+    levels = [np.zeros(len(time)), useful, model / 1000, roofline, roofline + unfilled, time.astype(float)]
     scale = length / np.maximum(time, 1)
     ends = [np.rint(np.minimum(level, time) * scale) for level in np.maximum.accumulate(levels)]
     parts: dict[str, Ints] = {
@@ -248,3 +259,16 @@ def _divided(activity: Activity, events: Ints, length: Ints, peak: float) -> dic
         "roofline unknown": np.where(known | again, 0, length - parts[USEFUL]),
         RECOMPUTED: np.where(again, length, 0),
     }
+
+
+def _unfilled(source: Source, activity: Activity, events: Ints) -> Floats:
+    """Return the share of the places for blocks that the waves of each kernel leave empty, a place of each
+    multiprocessor in each wave; 0 where the grid or the device is not known."""
+    geometry, device = (activity.event[name] for name in ("geometry", "device"))
+    blocks = launch_stats.shapes(source.store).blocks[np.where(geometry.mask(), geometry.values, -1)[events]]
+    query = "select number, sm_count from device where worker = ? and sm_count > 0"
+    counts = dict(source.store.rows(query, (activity.worker,)))
+    places = np.array([counts.get(number, 0) for number in device.values[events].tolist()], np.int64)
+    known = (blocks > 0) & (places > 0)
+    places = np.maximum(places, 1)
+    return np.where(known, 1 - blocks / (places * -(-blocks // places)), 0.0)
