@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pyprof.facts.steps.source import Source
-from pyprof.facts.steps.steady_state import used
+from pyprof.facts.steps.source import Source, used
 from pyprof.store import blocks
 from pyprof.store.blocks import Shape
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from pyprof.core.model import Ints
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.steps.device_steps import Steps, activities
-from pyprof.facts.steps.source import Source
-from pyprof.facts.steps.steady_state import used
+from pyprof.facts.steps.source import Source, used
 from pyprof.reports import complete, diff
 from pyprof.reports.idle import IDLE
 from pyprof.reports.waterfall import divide

@@ -26,8 +26,8 @@ from pyprof.facts.host.host_work import HostWork
 from pyprof.facts.path.what_if import Edit, together
 from pyprof.facts.steps.coverage import missing_launches
 from pyprof.facts.steps.device_steps import activities
-from pyprof.facts.steps.source import Source
-from pyprof.facts.steps.steady_state import LEAST_STEADY, spread, used
+from pyprof.facts.steps.source import Source, used
+from pyprof.facts.steps.steady_state import LEAST_STEADY, spread
 from pyprof.facts.steps.window import window
 from pyprof.metrics import Device, Window
 from pyprof.rules import Finding, NeedsFacts, Outcome

@@ -14,7 +14,7 @@ import pyprof
 from benchmarks import diagnosis
 from pyprof import profiles
 from pyprof.facts.steps.device_steps import activities, used_steps
-from pyprof.facts.steps.steady_state import used
+from pyprof.facts.steps.source import used
 from tests import kineto
 from tests.reports.test_change import pair
 from tests.reports.test_oracle import random_profile, seeds

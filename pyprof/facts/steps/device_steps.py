@@ -10,8 +10,7 @@ import numpy as np
 from pyprof.core.model import Bools, Ints
 from pyprof.facts.device.timeline import Activity
 from pyprof.facts.steps.dataframes import steps_of
-from pyprof.facts.steps.source import Source
-from pyprof.facts.steps.steady_state import used
+from pyprof.facts.steps.source import Source, used
 from pyprof.store.ids import worker_of
 
 

@@ -13,14 +13,10 @@ not end them. The table `iteration` says it of each step.
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyprof.core.model import Bools, Ints
-
-if TYPE_CHECKING:
-    from pyprof.facts.steps.source import Source
 
 SPREAD = 0.05
 MOST_SPREAD = 0.15
@@ -80,29 +76,6 @@ def reasons(length: Ints, incomplete: Bools) -> list[str | None]:
         out[i] = UNEVEN
     for i in whole[long].tolist():
         out[i] = WARM_UP if i < begun else LONG_STEP
-    return out
-
-
-def used(source: Source) -> Ints:
-    """Return the numbers of the iterations of an aggregation that means are taken of, ascending: the steady ones, or
-    without any all whole ones, or all."""
-    key = "used", source.aggregation.id, source.worker
-    return source.store.cached(key, lambda: _used(source), small=True)
-
-
-def _used(source: Source) -> Ints:
-    window = source.aggregation
-    rows = source.store.rows(
-        """select number, max(partial) = 0, min(steady) = 1 from iteration
-           where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-           group by number order by number""",
-        (window.iteration_set, window.first, window.last, source.worker, source.worker),
-    )
-    number, whole, is_steady = np.array(rows, np.int64).reshape(-1, 3).T
-    out: Ints = number
-    for selected in (whole == 1, is_steady == 1):
-        if selected.any():
-            out = number[selected]
     return out
 
 
