@@ -9,8 +9,7 @@ Recordings are generated (gen_nsys.py), the kernels shared out among the ranks, 
 process; of a question to the server, those of its child processes too, one question after the other: the first counters
 start a child. A view is of as many tracks as are in sight. The page is moved by a script: 120 frames each of a pan over
 the whole run, a zoom to 1/10,000 of it, pans at 1/10,000, 1/1,000, 1 % and 10 %, the zoom back, and a scroll through
-all lanes; of several ranks once more while they are aligned. A frame is the time of its JavaScript. Needs Chromium for
-that. Aims are those of docs/measurements.md.
+all lanes. A frame is the time of its JavaScript. Needs Chromium for that. Aims are those of docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -151,33 +150,20 @@ def served(client: httpx.Client, server: int) -> None:
     question(client, server, "counters of 100 %", "timeline/counters", **whole, **own)
     question(client, server, "again", "timeline/counters", **whole, **own)
     question(client, server, "roofline", "timeline/roofline", worker=0)
-    if len(timeline["workers"]) > 1:
-        for by in ("step", "collective"):
-            one = question(client, server, f"aligned by a {by}", "timeline/alignment", to=by)
-            if "number" in one:
-                aligned = {"align": f"{by}:{one['number']}", "start": low, "end": low + span // 100}
-                question(client, server, "aligned, sums", "timeline/selection", **aligned)
-                question(
-                    client, server, "aligned, search", "timeline/search", find="gemm", most=500, **aligned
-                )
     gaps = next(track["events"] for track in timeline["tracks"] if track["kind"] == "idle")
     for name, number in (("the first gap", gaps // 2), ("another gap", gaps // 3), ("a third", 1)):
         question(client, server, name, f"details/gap/{own['worker']}.{own['device']}.{number}")
 
 
-def question(client: httpx.Client, server: int, name: str, path: str, **parameters: Any) -> dict[str, Any]:
-    """Ask once, and print the CPU time of the server and of its children, and how long the answer took. Return the
-    answer, if it is one in JSON."""
+def question(client: httpx.Client, server: int, name: str, path: str, **parameters: Any) -> None:
+    """Ask once, and print the CPU time of the server and of its children, and how long the answer took."""
     before, begin = everywhere(server), time.perf_counter()
     answer = client.get(f"api/{path}", params=parameters)
     seconds = time.perf_counter() - begin
-    is_json = "json" in answer.headers["content-type"]
-    body: dict[str, Any] = answer.json() if is_json else {}
-    note = "" if answer.is_success else body["detail"]
+    note = "" if answer.is_success else answer.json()["detail"]
     print(
         f"{name:20} {1000 * (everywhere(server) - before):8.0f} CPU-ms, {1000 * seconds:.0f} ms until the answer {note}"
     )
-    return body
 
 
 def everywhere(process: int) -> float:
@@ -219,12 +205,6 @@ def drawn(url: str) -> None:
             ("scroll", 0.1, 0.1, True),
         ]  # fmt: skip
         _move(page, moves)
-        if page.evaluate("window.timeline.picture.timeline.workers.length") > 1:
-            page.select_option("[data-align]", "step")
-            while not page.evaluate("window.timeline.picture?.shifts.size && !window.timeline.underway"):
-                page.wait_for_timeout(5)
-            print("aligned by a step")
-            _move(page, moves)
         print(f"page               {renderer() / 1e6:8.0f} MB resident")
         browser.close()
 

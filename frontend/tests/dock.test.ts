@@ -6,7 +6,6 @@ import {
   ANALYZE,
   checked,
   CODE,
-  COMPARE,
   divided,
   dropAt,
   edged,
@@ -32,6 +31,7 @@ import {
 } from "../src/timeline/dock";
 
 const ALL = new Set(WIDGETS);
+const TABBED = put(STANDARD, "list", { kind: "tab", of: "sums" });
 const tabs = (all: Arrangement, side: Side): string => all[side].groups.map((group) => group.tabs.join("+")).join(" ");
 
 test("a panel is put into tabs, beside another, or at a side", () => {
@@ -49,7 +49,7 @@ test("a panel is put into tabs, beside another, or at a side", () => {
 test("a panel that is let go at its own place stays there, and at the end of its tabs leaves them", () => {
   expect(put(STANDARD, "sums", { kind: "tab", of: "sums" })).toBe(STANDARD);
   expect(put(STANDARD, "sums", { kind: "beside", of: "sums", after: true })).toBe(STANDARD);
-  expect(tabs(put(COMPARE, "steps", { kind: "beside", of: "steps", after: true }), "below")).toBe("sums steps");
+  expect(tabs(put(TABBED, "list", { kind: "beside", of: "list", after: true }), "below")).toBe("sums list");
 });
 
 test("a new panel has half of the room of the one that it is beside", () => {
@@ -65,8 +65,8 @@ test("by keys a panel goes past the next group, and from the last one to a side"
   expect(tabs(way("operators", ANALYZE, "up"), "above")).toBe("operators");
   expect(tabs(way("operators", ANALYZE, "right"), "right")).toBe("operators");
   expect(way("operators", ANALYZE, "down")).toBe(ANALYZE);
-  expect(tabs(way("steps", COMPARE, "left"), "below")).toBe("steps sums"); // out of its tabs
-  expect(tabs(way("steps", COMPARE, "right"), "below")).toBe("sums steps");
+  expect(tabs(way("list", TABBED, "left"), "below")).toBe("list sums"); // out of its tabs
+  expect(tabs(way("list", TABBED, "right"), "below")).toBe("sums list");
 });
 
 test("a group that is not shown is no place to go past", () => {
@@ -76,7 +76,7 @@ test("a group that is not shown is no place to go past", () => {
 });
 
 test("a tab that is closed leaves the next one in front", () => {
-  expect(find(removed(COMPARE, "steps"), "sums")!.group.active).toBe("sums");
+  expect(find(removed(TABBED, "list"), "sums")!.group.active).toBe("sums");
   expect(placed(removed(STANDARD, "sums"))).toEqual([]);
   expect(removed(STANDARD, "hits")).toBe(STANDARD);
 });
@@ -90,7 +90,7 @@ test("the panels that are not shown leave no room, and come back to where they w
 });
 
 test("two arrangements are alike whichever tab is in front", () => {
-  expect(alike(activated(COMPARE, "sums"), COMPARE, ALL)).toBe(true);
+  expect(alike(activated(TABBED, "sums"), TABBED, ALL)).toBe(true);
   expect(alike(added(STANDARD, "list"), STANDARD, new Set(["sums"]))).toBe(true);
   expect(alike(sized(STANDARD, "below", 0.5), STANDARD, ALL)).toBe(false);
   expect(alike(CODE, STANDARD, ALL)).toBe(false);
@@ -152,7 +152,7 @@ test("whatever is done, each panel is at most once there, nothing overlaps, and 
   for (let seed = 0; seed < 25; seed++) {
     const random = numbers(seed);
     const one = <T>(of: readonly T[]): T => of[Math.floor(random() * of.length)]!;
-    let all = one([STANDARD, ANALYZE, CODE, COMPARE]);
+    let all = one([STANDARD, ANALYZE, CODE, TABBED]);
     for (let step = 0; step < 40; step++) {
       const widget = one(WIDGETS);
       const shown = new Set(WIDGETS.filter(() => random() < 0.8));

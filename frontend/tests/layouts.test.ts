@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addressOf, addressOfPair, checked, fileOf, joined, layoutOf, LONGEST, PRESETS, read, type Layout } from "../src/timeline/layouts";
+import { addressOf, checked, fileOf, joined, layoutOf, LONGEST, PRESETS, read, type Layout } from "../src/timeline/layouts";
 import { CODE, STANDARD } from "../src/timeline/dock";
 import type { Track } from "../src/timeline/store";
 
@@ -7,7 +7,7 @@ const COLORS = ["type", "module"];
 const track = (id: number, kind: Track["kind"]): Track => ({ id, kind }) as Track;
 const TRACKS = [track(0, "range"), track(1, "range"), track(2, "stream"), track(3, "idle")];
 const layout: Layout = {
-  ...{ name: "own", by: "module", arrows: false, counters: true, sum: "tree", work: true, compare: false },
+  ...{ name: "own", by: "module", arrows: false, counters: true, sum: "tree", work: true },
   ...{ hidden: ["range"], pinned: ["idle"], panels: CODE },
 };
 
@@ -30,12 +30,6 @@ test("a kind is hidden if all of its tracks are", () => {
 test("what another program wrote into the address is not kept", () => {
   const one = layoutOf("x", () => "<b>", TRACKS, COLORS, STANDARD);
   expect(checked(one, COLORS)).toEqual(one);
-});
-
-test("two stretches are in view beside each other", () => {
-  const address = addressOfPair({ area: { from: 300, to: 400 }, versus: { from: 100, to: 200 } });
-  expect(address).toEqual({ area: "300_400", versus: "100_200", from: "97", to: "403" });
-  expect(layoutOf("x", (key) => address[key], TRACKS, COLORS, STANDARD).compare).toBe(true);
 });
 
 test("a file has the layouts that were written", () => {

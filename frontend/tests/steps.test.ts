@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Timeline } from "../src/api/client";
-import { following, labelled, placedSteps, stepAt, titleOf } from "../src/timeline/steps";
+import { labelled, placedSteps, stepAt, titleOf } from "../src/timeline/steps";
 
 const marked = (worker: number, number: number, start: number, end: number): Timeline["steps"][number] =>
   ({ worker, number, start, end }) as Timeline["steps"][number];
@@ -10,27 +10,17 @@ const NAMES = new Map([
   [1, "rank1"],
 ]);
 
-test("steps are where their workers are moved to", () => {
-  const steps = placedSteps(TWO, new Map([[1, -30]]));
-  expect(steps.map(({ from, to }) => [from, to])).toEqual([
-    [0, 100],
-    [100, 200],
-    [0, 100],
-    [100, 200],
-  ]);
-  expect(steps[2]!.start).toBe(30); // of the clock
-});
-
 test("labels name the worker only where steps of one number do not begin together", () => {
-  const names = (shift: number): string[] =>
-    labelled(placedSteps(TWO, new Map([[1, shift]])), NAMES, { from: 0, to: 200 }, 1000).map((one) => one.name);
-  expect(names(-30)).toEqual(["step 1", "step 1", "step 2", "step 2"]);
-  expect(names(0)).toEqual(["step 1 rank0", "step 1 rank1", "step 2 rank0", "step 2 rank1"]);
+  const names = (steps: Timeline["steps"]): string[] =>
+    labelled(placedSteps(steps), NAMES, { from: 0, to: 200 }, 1000).map((one) => one.name);
+  const together = [marked(0, 1, 0, 100), marked(1, 1, 0, 100)];
+  expect(names(together)).toEqual(["step 1", "step 1"]);
+  expect(names(TWO)).toEqual(["step 1 rank0", "step 1 rank1", "step 2 rank0", "step 2 rank1"]);
 });
 
 test("a label that would lie on another one, or that the next step cuts, is covered", () => {
   const covered = (from: number, width: number): boolean[] =>
-    labelled(placedSteps(TWO.slice(0, 2), new Map()), NAMES, { from, to: from + 200 }, width).map((one) => one.covered);
+    labelled(placedSteps(TWO.slice(0, 2)), NAMES, { from, to: from + 200 }, width).map((one) => one.covered);
   expect(covered(0, 1000)).toEqual([false, false]);
   expect(covered(0, 80)).toEqual([false, true]); // 40 px for a label of 50
   expect(covered(95, 400)).toEqual([true, false]); // 10 px are left of the first
@@ -38,30 +28,15 @@ test("a label that would lie on another one, or that the next step cuts, is cove
 });
 
 test("a step has its start and not its end", () => {
-  const steps = placedSteps(TWO, new Map());
+  const steps = placedSteps(TWO);
   expect(stepAt(steps, 99)?.number).toBe(1);
   expect(stepAt(steps, 100, 0)?.number).toBe(2);
   expect(stepAt(steps, 100, 1)?.number).toBe(1);
   expect(stepAt(steps, 230)).toBeUndefined();
 });
 
-test("two steps that follow one another are of the first worker", () => {
-  const steps = placedSteps([...TWO, marked(0, 3, 200, 300)], new Map());
-  const numbers = (time: number): unknown[] => {
-    const pair = following(steps, time)!;
-    return [pair.area, pair.versus].map(({ from, to }) => [from, to]);
-  };
-  expect(numbers(50)).toEqual([
-    [0, 100],
-    [100, 200],
-  ]);
-  expect(numbers(-5)).toEqual(numbers(50));
-  expect(numbers(250)).toEqual(numbers(150)); // the last has none after it
-  expect(following(placedSteps(TWO.slice(0, 1), new Map()), 50)).toBeUndefined();
-});
-
 test("a stretch that is a step has its name, another one its length", () => {
-  const steps = placedSteps(TWO, new Map([[1, 1000]]));
-  expect(titleOf(steps, { from: 1030, to: 1130 })).toBe("step 1");
-  expect(titleOf(steps, { from: 30, to: 130 })).toBe("100 ns at 30 ns");
+  const steps = placedSteps(TWO);
+  expect(titleOf(steps, { from: 30, to: 130 })).toBe("step 1");
+  expect(titleOf(steps, { from: 30, to: 140 })).toBe("110 ns at 30 ns");
 });

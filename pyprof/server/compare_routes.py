@@ -33,18 +33,6 @@ By = Annotated[Literal["operator", "kernel"], Query(description="Subject of a ro
 Per = Annotated[Literal["iteration", "run"], Query(description="Means per iteration, or sums over the run.")]
 
 
-async def both_of(
-    request: Request, base: str | None, other: str, base_aggregation: int | None = None
-) -> tuple[Context, Opened]:
-    """Return two profiles. Raises Trouble; `opening` while either is imported."""
-    library = server(request).library
-    results = await asyncio.gather(library.open(base), library.open(other), return_exceptions=True)
-    for result in results:  # both are imported now, whichever is reported first
-        if isinstance(result, BaseException):
-            raise result
-    return await context_of(request, base, base_aggregation), await library.open(other)
-
-
 async def pair_of(
     request: Request,
     base: Side,
@@ -55,7 +43,12 @@ async def pair_of(
     other_aggregation: AggregationId = None,
 ) -> Pair:
     """Return the comparison of a request. Raises Trouble; `opening` while either profile is imported."""
-    first, second = await both_of(request, base, other, base_aggregation)
+    library = server(request).library
+    results = await asyncio.gather(library.open(base), library.open(other), return_exceptions=True)
+    for result in results:  # both are imported now, whichever is reported first
+        if isinstance(result, BaseException):
+            raise result
+    first, second = await context_of(request, base, base_aggregation), await library.open(other)
     selection = await find_aggregation(request, second, other_aggregation)
     comparison: Comparison = await first.ask(
         "compare", Comparison, aggregation=first.aggregation.id, other=str(second.path),

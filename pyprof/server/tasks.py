@@ -50,14 +50,6 @@ def counters(
     return table(session.store, worker, device)
 
 
-@TASKS.register("moments")
-def moments(session: Session, progress: Progress, by: str) -> tuple[dict[str, Any], pa.Table]:
-    """Return the moments at which ranks can be aligned."""
-    from pyprof.views.alignment import table
-
-    return table(session.store, by)
-
-
 @TASKS.register("critical_path")
 def critical_path(session: Session, progress: Progress, aggregation: int, at: int) -> dict[str, Any]:
     """Return the critical path of a step."""
@@ -365,28 +357,6 @@ def compare(
         notes = cautions(base, second, per)
     return info | {"base": values[0], "other": values[1], "notes": notes, "steps": steps,
                    "headline": " ".join(change)}, rows  # fmt: skip
-
-
-@TASKS.register("step_difference")
-def step_difference(
-    session: Session,
-    progress: Progress,
-    aggregation: int,
-    other: str,
-    other_aggregation: int,
-    number: int,
-    other_number: int,
-    worker: int | None,
-    version: str,
-) -> dict[str, Any]:
-    """Return a step of this database and one of another, piece by piece; `version` as for `compare`."""
-    from pyprof.server.task_context import Session as Other
-    from pyprof.views.step_difference import difference
-
-    second_session = Other(other)
-    with second_session.store as store, store.translate_errors():
-        base, second = session.source(aggregation, None), second_session.source(other_aggregation, None)
-        return difference(base, second, number, other_number, worker)
 
 
 def _step_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -3,32 +3,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from pyprof.server import files
-from pyprof.server.compare_routes import Side, both_of
-from pyprof.server.parameters import MOST, Offset, Run, WorkerId
+from pyprof.server.parameters import Offset, Run, WorkerId
 from pyprof.server.request_context import (
     context_of,
-    find_aggregation,
     known_parameters,
     run_read,
     server,
 )
 from pyprof.timeline.counters import joined
-from pyprof.views import alignment, counter_values, event_search, models, timeline
+from pyprof.views import counter_values, event_search, models, timeline
 from pyprof.views.durations import durations as durations_of
 from pyprof.views.flows import flows as flows_of
 from pyprof.views.problems import Trouble
-from pyprof.views.selection import Key
 from pyprof.views.selection import flame as flame_of
 from pyprof.views.selection import selection as selection_of
-from pyprof.views.selection_difference import difference as difference_of
 
 router = APIRouter(prefix="/api/timeline", dependencies=[Depends(known_parameters)])
 _LASTING = "private, max-age=31536000, immutable"  # of an address with the version of the database
@@ -147,85 +141,6 @@ async def flows(
 _Time = Annotated[int, Query(ge=-(1 << 62), le=1 << 62)]
 
 
-@router.get("/alignment")
-async def aligned(
-    request: Request,
-    to: Annotated[
-        str,
-        Query(
-            pattern=r"^(step|collective)(:-?\d{1,15})?$",
-            description="step:NUMBER, collective:NUMBER; without a number, or without one of it, the one that `at` or "
-            "`event` says.",
-        ),
-    ],
-    run: Run = None,
-    at: Annotated[
-        int | None,
-        Query(
-            ge=-(1 << 62),
-            le=1 << 62,
-            description="The last step that begins at this time of the median rank or before; the first collective "
-            "that ends then or later.",
-        ),
-    ] = None,
-    event: Annotated[int | None, Query(ge=0, le=MOST, description="The collective of this event.")] = None,
-) -> models.Alignment:
-    """By how much the times of each rank move so that a step begins, or a collective ends, on all at once."""
-    known: alignment.Known = await (await context_of(request, run)).ask(
-        "moments", alignment.of_table, by=alignment.parse(to)[0]
-    )
-    workers = (await tracks(request, run)).workers
-    return alignment.alignment(known, [worker.id for worker in workers], to, at, event)
-
-
-_Number = Annotated[int, Query(ge=-MOST, le=MOST)]
-
-
-@router.get("/step_difference")
-async def step_difference(
-    request: Request,
-    other: Side,
-    number: _Number,
-    other_number: _Number,
-    run: Run = None,
-    worker: WorkerId = None,
-) -> models.StepDifference:
-    """A step of a run, the base, and one of another run: what takes longer, and where the base runs it. Operators are
-    matched as by /api/compare; of several ranks, the first whose rank has the step in both is compared."""
-    first, second = await both_of(request, run, other)
-    aggregation = await find_aggregation(request, second, None)
-    answer: models.StepDifference = await first.ask(
-        "step_difference", lambda answer: models.StepDifference(**answer[0]), aggregation=first.aggregation.id,
-        other=str(second.path), other_aggregation=aggregation.id, number=number, other_number=other_number,
-        worker=worker, version=second.version,
-    )  # fmt: skip
-    return answer
-
-
-@router.get("/labels")
-async def labels(request: Request, other: Side, run: Run = None) -> list[int]:
-    """For each label of another run, by its number, the number that its text has in this run, -1 without one: modules
-    of one name have one color."""
-    first, second = await both_of(request, run, other)
-    own = await run_read(request, first.opened, timeline.labels)
-    texts = await run_read(request, second, timeline.labels)
-    numbers = {number: own.get(text, -1) for text, number in texts.items()}
-    return [numbers.get(number, -1) for number in range(max(numbers, default=-1) + 1)]
-
-
-async def _shifts(request: Request, run: str | None, align: str | None) -> Mapping[int, int]:
-    """Return what is added to the times of each worker."""
-    return alignment.shifts_of(await aligned(request, align, run) if align else None)
-
-
-Align = Annotated[
-    str | None,
-    Query(
-        pattern=alignment.ALIGNED, description="Times are those of ranks aligned at step:N or collective:N."
-    ),
-]
-
-
 @router.get("/selection")
 async def selection(
     request: Request,
@@ -233,7 +148,6 @@ async def selection(
     end: _Time,
     run: Run = None,
     worker: WorkerId = None,
-    align: Align = None,
     work: Annotated[bool, Query(description="With the FLOPs, bytes, HFU and MFU of kernels.")] = False,
     sort: Annotated[
         str,
@@ -245,29 +159,7 @@ async def selection(
 ) -> models.Selection:
     """Sums over a stretch of time: what was busy and idle, and why, by operator and by kernel."""
     opened = await server(request).library.open(run)
-    shifts = await _shifts(request, run, align)
-    return await run_read(
-        request, opened, lambda store: selection_of(store, start, end, worker, shifts, work, sort)
-    )
-
-
-@router.get("/difference")
-async def difference(
-    request: Request,
-    start: _Time,
-    end: _Time,
-    other_start: _Time,
-    other_end: _Time,
-    by: Key = "type",
-    run: Run = None,
-    worker: WorkerId = None,
-    align: Align = None,
-) -> models.Difference:
-    """Sums over two stretches of time, and their difference: by operator or by kernel, and of each device."""
-    opened = await server(request).library.open(run)
-    shifts = await _shifts(request, run, align)
-    stretches = (start, end), (other_start, other_end)
-    return await run_read(request, opened, lambda store: difference_of(store, *stretches, by, worker, shifts))
+    return await run_read(request, opened, lambda store: selection_of(store, start, end, worker, work, sort))
 
 
 @router.get("/flame")
@@ -277,15 +169,13 @@ async def flame(
     end: _Time,
     run: Run = None,
     worker: WorkerId = None,
-    align: Align = None,
     work: Annotated[
         bool, Query(description="With kernels, below their operators; and FLOPs, bytes, HFU and MFU.")
     ] = False,
 ) -> models.Flame:
     """Device time of a stretch by operator, as a tree."""
     opened = await server(request).library.open(run)
-    shifts = await _shifts(request, run, align)
-    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker, shifts, work))
+    return await run_read(request, opened, lambda store: flame_of(store, start, end, worker, work))
 
 
 @router.get("/durations")
@@ -297,14 +187,10 @@ async def durations(
     end: _Time,
     run: Run = None,
     worker: WorkerId = None,
-    align: Align = None,
 ) -> models.Durations:
     """Durations of the events of a name in a stretch of time: how often which occur."""
     opened = await server(request).library.open(run)
-    shifts = await _shifts(request, run, align)
-    return await run_read(
-        request, opened, lambda store: durations_of(store, track, name, start, end, worker, shifts)
-    )
+    return await run_read(request, opened, lambda store: durations_of(store, track, name, start, end, worker))
 
 
 @router.get("/counters")
@@ -368,23 +254,14 @@ Find = Annotated[
 ]
 
 
-async def _found(
-    request: Request, find: str, run: str | None, worker: int | None, align: str | None
-) -> event_search.Hits:
+async def _found(request: Request, find: str, run: str | None, worker: int | None) -> event_search.Hits:
     """Return the hits of a search, found once and kept while there is room."""
     opened = await server(request).library.open(run)
     key = "found", " ".join(find.split()), worker
     hits: event_search.Hits = await opened.frames.get(
         key, lambda: run_read(request, opened, lambda store: event_search.find(store, find, worker))
     )
-    if align is None:
-        return hits
-    shifts = await _shifts(request, run, align)
-    track_shifts = {track.id: shifts.get(track.worker, 0) for track in (await tracks(request, run)).tracks}
-    moved: event_search.Hits = await opened.frames.get(
-        (*key, align), lambda: asyncio.to_thread(event_search.shifted, hits, track_shifts)
-    )
-    return moved
+    return hits
 
 
 @router.get("/search")
@@ -397,10 +274,9 @@ async def search_events(
     worker: WorkerId = None,
     buckets: Annotated[int, Query(ge=1, le=4096)] = 1024,
     most: Annotated[int, Query(ge=0, le=1000, description="Events themselves, if there are so many.")] = 0,
-    align: Align = None,
 ) -> models.SearchHits:
     """The number of events that fit, by track, and the parts of a stretch of time in which they are."""
-    hits = await _found(request, find, run, worker, align)
+    hits = await _found(request, find, run, worker)
     return event_search.summary(hits, find, start, end, buckets, most)
 
 
@@ -424,21 +300,20 @@ async def found_events(
         int | None, Query(ge=-(1 << 62), le=1 << 62, description="With `end`: those that touch the stretch.")
     ] = None,
     end: Annotated[int | None, Query(ge=-(1 << 62), le=1 << 62)] = None,
-    align: Align = None,
 ) -> models.EventHits:
-    """Events that fit, by default in the order of their starts on the axis, with their own times."""
+    """Events that fit, by default in the order of their starts."""
     if at is not None and (sort != "start" or start is not None):
         raise Trouble(
             "parameter", "at: leave out sort and start: it is a place in the order of starts.", "at"
         )
     if (start is None) != (end is None):
         raise Trouble("parameter", "start and end: give both, or neither.", "end")
-    hits = await _found(request, find, run, worker, align)
+    hits = await _found(request, find, run, worker)
     places = None
     if sort != "start":
         opened = await server(request).library.open(run)
         places = await opened.frames.get(
-            ("order", " ".join(find.split()), worker, align, sort),
+            ("order", " ".join(find.split()), worker, sort),
             lambda: run_read(request, opened, lambda store: event_search.order(store, hits, sort)),
         )
     stretch = None if start is None or end is None else (start, end)

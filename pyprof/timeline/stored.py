@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,30 +41,14 @@ def places(store: Store, worker: int | None, kinds: Sequence[str] = ()) -> list[
     return out
 
 
-class Stretch(NamedTuple):
-    """A part of a track: [start, end), on its worker's own clock."""
-
-    track: Place
-    start: int
-    end: int
-
-
-def within(
-    tracks: Sequence[Place], start: int, end: int, shifts: Mapping[int, int] = MappingProxyType({})
-) -> list[Stretch]:
-    """Return the part of each track that is in [start, end) once the times of each worker are shifted."""
-    moved = ((track, shifts.get(track.worker, 0)) for track in tracks)
-    return [Stretch(track, start - shift, end - shift) for track, shift in moved]
-
-
-def count(store: Store, parts: Sequence[Stretch]) -> int:
-    """Return how many events are in the tiles that parts touch: at least those in them."""
+def count(store: Store, tracks: Sequence[Place], start: int, end: int) -> int:
+    """Return how many events are in the tiles that touch [start, end): at least those in it."""
     return sum(
         store.rows(
             "select coalesce(sum(records), 0) from tile where level = 0 and track = ? and number between ? and ?",
             (track.id, start >> track.shift, (end - 1) >> track.shift),
         )[0][0]
-        for track, start, end in parts
+        for track in tracks
     )
 
 

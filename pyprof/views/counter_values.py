@@ -101,7 +101,7 @@ def _work_known(store: Store, worker: int) -> dict[str, bool]:
 def near(store: Store, worker: int, device: int, start: int, end: int, most: int) -> Buckets | None:
     """Return at most so many buckets of [start, end), or None where it has too many events for one request."""
     tracks = [one for one in stored.places(store, worker, ("stream",)) if one.device == device]
-    if stored.count(store, stored.within(tracks, start, end)) > _FEW:
+    if stored.count(store, tracks, start, end) > _FEW:
         return None
     parts = [records.id for track in tracks for records in stored.events(store, track, start - 1, end + 1)]
     ids: Ints = np.concatenate([np.empty(0, np.int64), *parts])

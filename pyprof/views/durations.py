@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from pyprof.core.model import Ints
@@ -18,11 +16,9 @@ _BUCKETS = 40
 _RATIO = 10  # of the longest and the shortest, above which buckets grow
 
 
-def durations(
-    store: Store, track: int, name: int, start: int, end: int, worker: int | None, shifts: Mapping[int, int]
-) -> Durations:
-    """Return the durations of the events of a name that touch [start, end) once the times of each worker are shifted,
-    in all tracks of the kind of a track: modules on devices apart from modules on threads.
+def durations(store: Store, track: int, name: int, start: int, end: int, worker: int | None) -> Durations:
+    """Return the durations of the events of a name that touch [start, end), in all tracks of the kind of a track:
+    modules on devices apart from modules on threads.
 
     Raises Trouble for a stretch that is empty or has too many events, and without such a track."""
     if end <= start:
@@ -35,16 +31,15 @@ def durations(
         for one in stored.places(store, worker, [own.kind])
         if (one.device is None) == (own.device is None)
     ]
-    tracks = stored.within(alike, start, end, shifts)
-    total = stored.count(store, tracks)
+    total = stored.count(store, alike, start, end)
     if total > _MOST:
         raise Trouble(
             "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
         )
     parts = [
         (records.end - records.start)[records.name == name]
-        for one, begin, stop in tracks
-        for records in stored.events(store, one, begin, stop)
+        for one in alike
+        for records in stored.events(store, one, start, end)
     ]
     return summary(np.concatenate(parts) if parts else np.empty(0, np.int64))
 

@@ -9,7 +9,7 @@ event again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +50,7 @@ _TEXTS = {"stream": "kernel_name", "module": "label", "loader": "label", "idle":
 
 
 class Hits(NamedTuple):
-    """Events that fit, in the order of their starts on the axis; 48 bytes each. `start` and `end` are those of the
-    event plus `shift`."""
+    """Events that fit, in the order of their starts; 40 bytes each."""
 
     track: Ints
     lane: Ints
@@ -60,7 +59,6 @@ class Hits(NamedTuple):
     id: Ints
     name: Ints
     operator: Ints
-    shift: Ints
 
     @property
     def nbytes(self) -> int:
@@ -91,19 +89,8 @@ def find(store: Store, text: str, worker: int | None) -> Hits:
                 )
             parts.append(_columns(track, hits))
     joined = Hits(*(np.concatenate(columns) for columns in zip(*parts))) if parts else _NONE
-    return _in_order(joined)
-
-
-def _in_order(hits: Hits) -> Hits:
-    order = np.argsort(hits.start, kind="stable")
-    return Hits(*(column[order] for column in hits))
-
-
-def shifted(hits: Hits, shifts: Mapping[int, int]) -> Hits:
-    """Return the hits on an axis to which the events of each track are moved."""
-    number, place = np.unique(hits.track, return_inverse=True)
-    shift = np.array([shifts[track] for track in number.tolist()], np.int64)[place]
-    return _in_order(hits._replace(start=hits.start + shift, end=hits.end + shift, shift=shift))
+    order = np.argsort(joined.start, kind="stable")
+    return Hits(*(column[order] for column in joined))
 
 
 def _columns(track: Place, records: Records) -> Hits:
@@ -111,8 +98,7 @@ def _columns(track: Place, records: Records) -> Hits:
     lane, name, operator = (
         column.astype(np.uint32) for column in (records.lane, records.name, records.operator)
     )
-    none = np.zeros(len(records), np.int64)
-    return Hits(number, lane, records.start, records.end, records.id, name, operator, none)
+    return Hits(number, lane, records.start, records.end, records.id, name, operator)
 
 
 _NONE = Hits(*(np.empty(0, np.int64),) * len(Hits._fields))
@@ -320,11 +306,5 @@ def page(
 
 
 def _events(hits: Hits, which: slice | Ints) -> list[EventHit]:
-    """Return some of the hits, with their own times."""
     columns = [column[which].tolist() for column in hits]
-    return [
-        EventHit(
-            track=track, lane=lane, start=start - shift, end=end - shift, id=id, name=name, operator=operator
-        )
-        for track, lane, start, end, id, name, operator, shift in zip(*columns)
-    ]
+    return [EventHit(**dict(zip(Hits._fields, event))) for event in zip(*columns)]

@@ -7,7 +7,7 @@ much counts as of its time is inside. Work that is not known is counted, not zer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,21 +50,18 @@ class Sums(NamedTuple):
     values: Floats
 
 
-def parts_of(
-    store: Store, start: int, end: int, worker: int | None, shifts: Mapping[int, int], kinds: Sequence[str]
-) -> list[Part]:
-    """Return the events of tracks of some kinds, those without any left out. `shifts`: what is added to the times of
-    each worker before the stretch is cut out; the events keep their own times. Raises Trouble for a stretch that is
-    empty or has too many events."""
+def parts_of(store: Store, start: int, end: int, worker: int | None, kinds: Sequence[str]) -> list[Part]:
+    """Return the events of tracks of some kinds, those without any left out. Raises Trouble for a stretch
+    that is empty or has too many events."""
     if end <= start:
         raise Trouble("parameter", "end: the stretch ends before it starts.", "end")
-    tracks = stored.within(stored.places(store, worker, kinds), start, end, shifts)
-    total = stored.count(store, tracks)
+    tracks = stored.places(store, worker, kinds)
+    total = stored.count(store, tracks, start, end)
     if total > _MOST:
         raise Trouble(
             "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
         )
-    return [part for one in tracks if (part := _read(store, *one))]
+    return [part for one in tracks if (part := _read(store, one, start, end))]
 
 
 def _read(store: Store, track: stored.Place, start: int, end: int) -> Part | None:

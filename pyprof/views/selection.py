@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums over a stretch of the timeline, from the tiles of every event.
 
-Times are clipped to the stretch; where ranks are aligned, that of each worker is moved by its shift. Of a device: busy,
-the union of its events, and idle, by cause, add up to its part of the recording. The tables have sums over streams, so
-that their total is at least what is busy.
+Times are clipped to the stretch. Of a device: busy, the union of its events, and idle, by cause, add up to its part of
+the recording. The tables have sums over streams, so that their total is at least what is busy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -57,25 +56,22 @@ def selection(
     start: int,
     end: int,
     worker: int | None,
-    shifts: Mapping[int, int],
     work: bool = False,
     sort: str = "-time",
 ) -> Selection:
     """Return the sums, with the work of kernels if it is asked for. `sort`: of the rows, by time, count, name or a kind
     of work, with - the largest first. Raises Trouble for a stretch that is empty or has too many events."""
-    parts = parts_of(store, start, end, worker, shifts, ("stream", "idle"))
+    parts = parts_of(store, start, end, worker, ("stream", "idle"))
     sums = sums_of(store, [part for part in parts if part.kind == "stream"], work)
     return Selection(
         start=start,
         end=end,
-        devices=[device_of(store, key, parts, sums, work) for key in devices_of(parts)],
+        devices=[_device(store, key, parts, sums, work) for key in _devices(parts)],
         tables=[_table(store, sums, work, grouping, sort) for grouping in GROUPINGS],
     )
 
 
-def flame(
-    store: Store, start: int, end: int, worker: int | None, shifts: Mapping[int, int], work: bool = False
-) -> Flame:
+def flame(store: Store, start: int, end: int, worker: int | None, work: bool = False) -> Flame:
     """Return the time of the events of devices in a stretch as a tree of the paths of their operators; with work, also
     the work of each node, and kernels below their operators. Raises Trouble as for the sums."""
     paths = {
@@ -85,7 +81,7 @@ def flame(
         number: name or ""
         for number, name in store.rows("select id, coalesce(short_name, name) from kernel_name")
     }
-    groups = sums_of(store, parts_of(store, start, end, worker, shifts, ("stream",)), work)
+    groups = sums_of(store, parts_of(store, start, end, worker, ("stream",)), work)
     values = values_of(groups, work)
     own: list[tuple[str, ...]] = []
     places: dict[_Node, list[int]] = {}  # the rows of `values` inside each
@@ -118,21 +114,17 @@ def flame(
     return Flame(total=int(values[:, TIME].sum()), rows=rows[:_NODES], left_out=max(len(rows) - _NODES, 0))
 
 
-def devices_of(parts: Sequence[Part]) -> list[tuple[int, int]]:
+def _devices(parts: Sequence[Part]) -> list[tuple[int, int]]:
     """Return the worker and number of each device that has some of the parts."""
     return sorted(
         {(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0}
     )
 
 
-def device_of(
-    store: Store,
-    key: tuple[int, int],
-    all_parts: Sequence[Part],
-    all_sums: Sequence[Sums],
-    work: bool = False,
+def _device(
+    store: Store, key: tuple[int, int], all_parts: Sequence[Part], all_sums: Sequence[Sums], work: bool
 ) -> SelectedDevice:
-    """Return what was busy and idle on one of the devices; of length 0 if it has none of the parts."""
+    """Return what was busy and idle on one of the devices."""
     parts = [part for part in all_parts if (part.worker, part.device) == key]
     sums = [one for one in all_sums if (one.worker, one.device) == key]
     streams = [part for part in parts if part.kind == "stream"]
@@ -175,46 +167,24 @@ def device_of(
     )
 
 
-class Inside(NamedTuple):
-    """The rows of `values_of` that a group has, and the operators or names that are in it."""
-
-    places: list[int]
-    numbers: set[int]
-
-    def id(self, of: str) -> str | None:
-        """Return op:NUMBER or kernel:NUMBER of the only one in it."""
-        number = min(self.numbers)
-        return f"{of}:{number}" if len(self.numbers) == 1 and number >= 0 else None
-
-
-def groups_of(store: Store, sums: Sequence[Sums], grouping: Grouping) -> dict[str, Inside]:
-    """Return the groups of the events by their label."""
-    nameless = NO_MODULE if grouping.key == "module" else f"no {grouping.title.lower()}"
-    labels: dict[int, str] = {number: label or nameless for number, label in store.rows(grouping.query)}
-    codes = [
-        number for one in sums for number in (one.operator if grouping.of == "op" else one.name).tolist()
-    ]
-    groups: dict[str, Inside] = {}
-    for place, number in enumerate(codes):
-        group = groups.setdefault(labels.get(number, "no operator"), Inside([], set()))
-        group.places.append(place)
-        group.numbers.add(number)
-    return groups
-
-
 def _table(store: Store, sums: Sequence[Sums], work: bool, grouping: Grouping, sort: str) -> SelectedTable:
     """Return sums by group."""
     values = values_of(sums, work)
     total = values.sum(axis=0)
+    nameless = NO_MODULE if grouping.key == "module" else f"no {grouping.title.lower()}"
+    labels: dict[int, str] = {number: label or nameless for number, label in store.rows(grouping.query)}
+    numbers = [n for one in sums for n in (one.operator if grouping.of == "op" else one.name).tolist()]
+    groups: dict[str, list[int]] = {}  # the rows of `values` in each
+    for place, number in enumerate(numbers):
+        groups.setdefault(labels.get(number, "no operator"), []).append(place)
     rows = []
-    for label, inside in groups_of(store, sums, grouping).items():
-        own = values[inside.places].sum(axis=0)
+    for label, places in groups.items():
+        own = values[places].sum(axis=0)
+        inside = {numbers[place] for place in places}
+        id = f"{grouping.of}:{min(inside)}" if len(inside) == 1 and min(inside) >= 0 else None
         rows.append(
-            SelectedRow(
-                id=inside.id(grouping.of), label=label, time=int(own[TIME]), count=int(own[COUNT]),
-                work=work_of(own),
-            )
-        )  # fmt: skip
+            SelectedRow(id=id, label=label, time=int(own[TIME]), count=int(own[COUNT]), work=work_of(own))
+        )
     rows.sort(key=lambda row: (-row.time, row.label))
     key, down = sort.removeprefix("-"), sort.startswith("-")
     if key == "name":

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from pyprof.core.marker import readable
 from pyprof.core.model import DIRECTIONS, NO_MODULE
-from pyprof.facts.ranks import rank_moments
 from pyprof.reports.idle import ADVICE
 from pyprof.store.files import Store
 from pyprof.timeline import tiles
@@ -44,6 +43,14 @@ COLORS = {
     "tc": ("name", "n.tc"),
 }
 
+# Marked steps, by what the devices did in them where that is known.
+_STEPS = """
+    select s.worker, s.number, coalesce(i.start_ns, s.start_ns) as start, coalesce(i.end_ns, s.end_ns)
+    from (select *, row_number() over (partition by worker order by start_ns) - 1 as place from step) s
+    left join iteration i on i.worker = s.worker and i.number = s.place
+        and i.iteration_set = (select min(id) from iteration_set where method = 'marks')
+    order by start limit ?"""
+
 
 def timeline(store: Store, version: str) -> Timeline:
     """Return the tracks. Raises Trouble for a database without a timeline."""
@@ -58,21 +65,21 @@ def timeline(store: Store, version: str) -> Timeline:
         tracks = [_track(row) for row in rows]
     except (ValueError, AttributeError) as error:  # pydantic's among them
         raise store.damaged("a track is not one that a timeline has") from error
-    steps = rank_moments.marked(store, _MARKS)
+    steps = [
+        TimelineStep(worker=worker, number=number, start=start, end=end)
+        for worker, number, start, end in store.rows(_STEPS, (_MARKS,))
+    ]
     return Timeline(
         version=version,
-        start=min([*(track.start for track in tracks), *(step.device_start for *_, step in steps)]),
-        end=max([*(track.end for track in tracks), *(step.device_end for *_, step in steps)]),
+        start=min([*(track.start for track in tracks), *(step.start for step in steps)]),
+        end=max([*(track.end for track in tracks), *(step.end for step in steps)]),
         workers=[
             TimelineWorker(id=number, name=name)
             for number, name in store.rows("select id, name from worker order by id")
         ],
         tracks=tracks,
         counters=available(store),
-        steps=[
-            TimelineStep(worker=worker, number=number, start=step.device_start, end=step.device_end)
-            for worker, number, step in steps
-        ],
+        steps=steps,
         pauses=[
             TimelinePause(worker=worker, start=start, end=end)
             for worker, start, end in store.rows(
@@ -203,11 +210,6 @@ def texts_by_number(store: Store, table: str, numbers: Sequence[int]) -> dict[in
         rows = store.rows(f"select id, {_TABLES[table]} from {table} where id in ({marks})", part)
         out.update({number: show(text)[:_LONGEST] for number, text in rows})
     return out
-
-
-def labels(store: Store) -> dict[str, int]:
-    """Return the number of the text of each module and cause."""
-    return {text: number for number, text in store.rows("select id, text from label order by id")}
 
 
 def colors(store: Store, by: str) -> Colors:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on four hosts with planted clocks and delays, in ns, so that a test knows by how much each has to move.
+"""Ranks on four hosts with planted clocks and delays, in ns, so that a test knows which were planted.
 
 Rank r's clock is CLOCK[r] ahead. In each step of STEPS all ranks begin DELAY[r] after the step and come to the
 collective ARRIVAL[r] after it; its kernels end together. Rank 3 marks the first step alone, and takes part in the first

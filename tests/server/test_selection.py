@@ -15,6 +15,7 @@ import pytest
 
 from pyprof import profiles
 from pyprof.store.kinds import IS_KERNEL
+from tests.server import planted_ranks as planted
 from tests.server.conftest import Asking, serving
 
 RECORDING = Path(__file__).resolve().parents[1] / "traces/gpu/operators.pt.trace.json.gz"
@@ -175,54 +176,10 @@ def test_of_a_part_it_is_what_is_inside(partly: Path, part: str) -> None:
     }
 
 
-@pytest.mark.parametrize("by", ["type", "operator", "module", "kernel", "kind"])
-def test_the_difference_of_two_stretches_adds_up(recorded: Path, served: Asking, by: str) -> None:
-    """To the sums of each, and the rows to the difference of the totals."""
-    prof = profiles.load(recorded)
-    low, high = span(prof)
-    stretches = (low, low + (high - low) // 3), (low + (high - low) // 2, high)
-    asked = dict(zip(("start", "end", "other_start", "other_end"), [*stretches[0], *stretches[1]]))
-    answer = served.json("/api/timeline/difference", by=by, **asked)
-    sums = [served.json("/api/timeline/selection", start=start, end=end) for start, end in stretches]
-    for key, one, (start, end) in zip(("base", "other"), sums, stretches):
-        table = next(table for table in one["tables"] if table["key"] == by)
-        assert answer["total"][key] == table["total"]
-        assert answer["total"][f"{key}_count"] == table["events"]
-        assert [device[key] for device in answer["devices"]] == one["devices"]
-        labels = [event.labels[by] for event in events(prof, start, end)]
-        times: dict[str, int] = {}
-        for event in events(prof, start, end):
-            times[event.labels[by]] = times.get(event.labels[by], 0) + event.inside
-        assert {row["label"]: row[key] for row in answer["rows"] if row[f"{key}_count"]} == times
-        assert all(row[f"{key}_count"] == labels.count(row["label"]) for row in answer["rows"])
-    deltas = [row["other"] - row["base"] for row in answer["rows"]]
-    assert answer["rest"] is None
-    assert sum(deltas) == answer["total"]["other"] - answer["total"]["base"]
-    assert [abs(one) for one in deltas] == sorted(map(abs, deltas), reverse=True)
-    assert any(row["base"] and row["other"] for row in answer["rows"])
-    assert any(not row["base_count"] for row in answer["rows"]) or by not in ("operator", "kernel")
-
-
-def test_rows_that_are_left_out_are_added_up(served: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyprof.views import selection_difference
-
-    everything = {"start": 0, "end": 1 << 40, "other_start": 0, "other_end": 1 << 39}
-    every = served.json("/api/timeline/difference", by="kernel", **everything)["rows"]
-    monkeypatch.setattr(selection_difference, "_ROWS", 3)
-    answer = served.json("/api/timeline/difference", by="kernel", **everything)
-    assert answer["rows"] == every[:3]
-    assert answer["rest"]["label"] == f"{len(every) - 3} more"
-    for key in ("base", "other", "base_count", "other_count"):
-        assert answer["rest"][key] == sum(row[key] for row in every[3:])
-        assert answer["total"][key] == sum(row[key] for row in every)
-
-
-def test_a_difference_with_nothing(served: Asking) -> None:
-    """A stretch before the recording: nothing ran, and the device has no length there."""
-    answer = served.json("/api/timeline/difference", start=-200, end=-100, other_start=0, other_end=1 << 40)
-    assert answer["total"]["base"] == 0
-    (device,) = answer["devices"]
-    assert (device["base"]["length"], device["base"]["causes"]) == (0, [])
-    assert device["other"]["busy"] > 0
-    wrong = served.json("/api/timeline/difference", 422, start=9, end=9, other_start=0, other_end=5)
-    assert wrong["parameter"] == "end"
+def test_sums_are_of_each_rank_by_its_own_clock(tmp_path: Path) -> None:
+    stretch = 1_000_000, 6_000_000
+    profiles.load(planted.write(tmp_path / "run")).save(tmp_path / "run_dldb.sqlite")
+    with serving(tmp_path / "run_dldb.sqlite") as asking:
+        devices = asking.json("/api/timeline/selection", start=stretch[0], end=stretch[1])["devices"]
+    busy = {rank: planted.busy(rank, *stretch) for rank in range(planted.RANKS)}
+    assert {one["worker"]: one["busy"] for one in devices} == busy

@@ -771,7 +771,6 @@ def ask_everything(client: Asking) -> None:
         ("timeline/search", {"find": "gemm", "start": 0, "end": 1 << 40}),
         ("timeline/hits", {"find": "dur:>10"}),
         ("timeline/hits", {"find": "dur:>10", "sort": "name"}),
-        ("timeline/difference", {"start": 0, "end": 500, "other_start": 500, "other_end": 1 << 40}),
         ("timeline/flame", {"start": 0, "end": 1 << 40}),
         ("timeline/durations", {"track": 0, "name": 0, "start": 0, "end": 1 << 40}),
         ("timeline/counters", {"worker": 0, "device": 0, "start": 0, "end": 1 << 40}),

@@ -31,7 +31,7 @@ import gc, importlib, json, os, pkgutil, signal, socket, sys
 gc.disable()
 orders = socket.socket(fileno=int(sys.argv[1]))
 import pyprof.parse.loader, pyprof.server.tasks
-for package in ("viewer", "reports", "rules", "facts", "store", "timeline", "export", "overview"):
+for package in ("server", "views", "reports", "rules", "facts", "store", "timeline", "export", "overview"):
     for module in pkgutil.walk_packages(importlib.import_module(f"pyprof.{package}").__path__, f"pyprof.{package}."):
         try:
             importlib.import_module(module.name)

@@ -52,14 +52,11 @@ export type Groups = Schemas["Groups"];
 export type SourceText = Schemas["SourceText"];
 export type Timeline = Schemas["Timeline"];
 export type Colors = Schemas["Colors"];
-export type StepDifference = Schemas["StepDifference"];
-export type Alignment = Schemas["Alignment"];
 export type CriticalPath = Schemas["CriticalPath"];
 export type Flame = Schemas["Flame"];
 export type Flows = Schemas["Flows"];
 export type SelectedWork = Schemas["SelectedWork"];
 export type Selection = Schemas["Selection"];
-export type Difference = Schemas["Difference"];
 export type Counters = Schemas["Counters"];
 export type Durations = Schemas["Durations"];
 export type SearchHits = Schemas["SearchHits"];
@@ -91,22 +88,18 @@ const FEWER: Record<string, readonly string[]> = {
   timeline: ["run"],
   "timeline/colors": ["run"],
   "timeline/flows": ["run"],
-  "timeline/alignment": ["run"],
   "timeline/critical_path": ["run"],
-  "timeline/step_difference": ["run"],
-  "timeline/labels": ["run"],
-  "timeline/selection": ["run", "worker", "align"],
-  "timeline/difference": ["run", "worker", "align"],
-  "timeline/flame": ["run", "worker", "align"],
-  "timeline/durations": ["run", "worker", "align"],
-  "timeline/search": ["run", "worker", "align"],
-  "timeline/hits": ["run", "worker", "align"],
+  "timeline/selection": ["run", "worker"],
+  "timeline/flame": ["run", "worker"],
+  "timeline/durations": ["run", "worker"],
+  "timeline/search": ["run", "worker"],
+  "timeline/hits": ["run", "worker"],
 };
 const MOST = ["run", "aggregation", "worker"];
 
-/** The run, aggregation and worker that the header chose, and how ranks are aligned, as far as a path takes them. */
+/** The run, aggregation and worker that the header chose, as far as a path takes them. */
 export function shared(path: string): Query {
-  const all = { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker"), align: place.get("align") };
+  const all = { run: place.get("run"), aggregation: place.get("agg"), worker: place.get("worker") };
   return Object.fromEntries(Object.entries(all).filter(([key]) => (FEWER[path] ?? MOST).includes(key)));
 }
 

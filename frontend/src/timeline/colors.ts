@@ -2,7 +2,6 @@
 import type { Colors } from "../api/client";
 import { rangeOf } from "./roofline";
 import type { Shares } from "./shares.svelte";
-import { isOther } from "./sides";
 import type { Track } from "./store";
 import type { Tile } from "./tiles";
 
@@ -95,20 +94,16 @@ export const variable = (group: number): string => (group >= 0 && group < RANKS 
 export interface Coloring {
   colors: Colors | undefined;
   shares: Shares | undefined;
-  /** Colors of a second recording, by the same groups; for each of its labels the number that its text has in the first, or -1. */
-  other: Colors | undefined;
-  labels: readonly number[] | undefined;
 }
 
 /** The color of each record of a track. `label`: texts of labels, as far as they are known. */
 export function colorOf(
   track: Track,
-  { colors: base, shares, other: second, labels }: Coloring,
+  { colors, shares }: Coloring,
   inks: Inks,
   label: (number: number) => string | undefined,
 ): (tile: Tile, at: number) => number {
   const plain = inks.of(OF_KIND[track.kind]);
-  const colors = isOther(track.worker) ? second : base;
   if (track.kind === "idle") return (tile, at) => inks.of(CAUSES[label(tile.name[at]!) ?? ""] ?? OF_KIND.idle);
   if (shares) {
     if (track.kind !== "stream") return () => inks.of("--c-outside");
@@ -123,12 +118,7 @@ export function colorOf(
   if (track.kind === "module") {
     const paper = inks.of("--panel");
     const tints = Array.from({ length: RANKS }, (_, rank) => mixed(inks.of(variable(rank)), paper));
-    const common = isOther(track.worker) ? labels : undefined;
-    return (tile, at) => {
-      const own = tile.name[at]!;
-      const number = common?.[own] ?? own;
-      return tints[(number < 0 ? own : number) % RANKS]!;
-    };
+    return (tile, at) => tints[tile.name[at]! % RANKS]!;
   }
   if (!colors || track.kind === "loader" || track.kind === "file") return () => plain;
   const ranked = Array.from({ length: RANKS + 1 }, (_, group) => inks.of(variable(group)));

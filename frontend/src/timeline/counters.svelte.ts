@@ -6,9 +6,7 @@ import { resource, type Resource } from "../lib/resource.svelte";
 import { place } from "../lib/router.svelte";
 import { CURVE, type Counter, type Layout } from "./lanes";
 import { deviceKey } from "./scene";
-import type { Second } from "./second.svelte";
-import { asOther, isOther } from "./sides";
-import { shiftOf, type Shifts, type Window } from "./view";
+import type { Window } from "./view";
 
 const MARGIN = 200; // px above and below what is in sight
 const POINTS = 2000; // of a curve, at most
@@ -27,7 +25,6 @@ export function valueText(counter: Counter, value: number | null | undefined): s
 export interface Sight {
   /** The window, once it rests. */
   readonly rested: Window | undefined;
-  readonly shifts: Shifts;
   readonly layout: Layout | undefined;
   /** px from the top of the layout. */
   readonly scroll: number;
@@ -39,22 +36,17 @@ export class DeviceCounters {
   /** By device, as `deviceKey` names it. */
   readonly answer: Resource<ReadonlyMap<string, Counters>>;
 
-  /** `sight`: getters; `second`: another recording, which is asked for the counters of its workers. */
-  constructor(
-    private readonly sight: Sight,
-    second: () => Second,
-  ) {
+  /** `sight`: getters. */
+  constructor(private readonly sight: Sight) {
     this.answer = resource<ReadonlyMap<string, Counters>>(() => {
       served.version;
-      const { rested, width, shifts } = this.sight;
+      const { rested, width } = this.sight;
       if (!this.devices || !rested || !width) return undefined;
       const devices = this.devices.split(",");
       const one = async (key: string, signal: AbortSignal): Promise<[string, Counters]> => {
         const [worker, device] = key.split(" ");
-        const by = shiftOf(shifts, Number(worker));
-        const span = { points: Math.min(width, POINTS), start: rested.from - by, end: rested.to - by };
-        const counters = await get<Counters>("timeline/counters", { ...second().of(Number(worker)), device, ...span }, signal);
-        return [key, isOther(Number(worker)) ? asOther(counters) : counters];
+        const of = { run: place.get("run"), worker, device, points: Math.min(width, POINTS), start: rested.from, end: rested.to };
+        return [key, await get<Counters>("timeline/counters", of, signal)];
       };
       return async (signal) => new Map(await Promise.all(devices.map((key) => one(key, signal))));
     });

@@ -2,12 +2,10 @@
 // that other views and the drawer know it.
 import { untrack } from "svelte";
 import { place } from "../lib/router.svelte";
-import type { Ranks } from "./align.svelte";
 import { toggle, without } from "./choice";
 import { HEIGHT, type Placed } from "./lanes";
 import { prefixOf, referenceOf } from "./references";
 import type { Hit, Picture, Scene } from "./scene";
-import type { Second } from "./second.svelte";
 import type { Track } from "./store";
 import { around, clamped, panned, type Window } from "./view";
 
@@ -32,15 +30,9 @@ export interface Place {
 
 export class Cursor {
   selected = $state.raw<Hit>();
-  /** What the selected event is compared with, in the other recording. */
-  partner = $state.raw<Hit>();
   at = $state.raw<Place>();
 
-  constructor(
-    private readonly lanes: Lanes,
-    private readonly ranks: () => Ranks,
-    second: () => Second,
-  ) {
+  constructor(private readonly lanes: Lanes) {
     $effect(() => {
       const name = place.get("d");
       this.lanes.drawn;
@@ -54,19 +46,12 @@ export class Cursor {
         }
       });
     });
-    $effect(() => {
-      this.lanes.drawn;
-      const name = second().partnerOf(place.get("d"));
-      untrack(() => {
-        if (!this.partner || referenceOf(this.partner) !== name) this.partner = name ? this.named(name) : undefined;
-      });
-    });
   }
 
   /** `details`: whether the drawer shows it. */
   select(one: Hit | undefined, details = true): void {
     this.selected = one;
-    if (one) this.at = { track: one.track, lane: one.lane, time: this.ranks().seen(one).from };
+    if (one) this.at = { track: one.track, lane: one.lane, time: one.start };
     if (details) place.set({ d: one && referenceOf(one) }, true);
   }
 
@@ -84,17 +69,15 @@ export class Cursor {
 
   /** Zoom to an event. */
   fit(one: Hit): void {
-    const { from, to } = this.ranks().seen(one);
-    this.lanes.show(around(from, to, this.lanes.run), true);
+    this.lanes.show(around(one.start, one.end, this.lanes.run), true);
   }
 
   /** Select an event, and move the view so that it is seen. */
   reveal(one: Hit): void {
     this.select(one);
     const { window } = this.lanes.picture!;
-    const { from, to } = this.ranks().seen(one);
-    if (to < window.from || from > window.to) {
-      const by = (from + to) / 2 - (window.from + window.to) / 2;
+    if (one.end < window.from || one.start > window.to) {
+      const by = (one.start + one.end) / 2 - (window.from + window.to) / 2;
       this.lanes.show(clamped({ from: window.from + by, to: window.to + by }, this.lanes.run));
     }
     this.uncover(one);
@@ -126,8 +109,8 @@ export class Cursor {
     const { scene, picture } = this.lanes;
     if (!scene || !picture?.layout.tracks.length) return;
     const { window, layout } = picture;
-    const seen = this.selected && this.ranks().seen(this.selected);
-    const time = seen ? (seen.from + Math.min(seen.to, window.to)) / 2 : (this.at?.time ?? (window.from + window.to) / 2);
+    const { selected } = this;
+    const time = selected ? (selected.start + Math.min(selected.end, window.to)) / 2 : (this.at?.time ?? (window.from + window.to) / 2);
     const rows = layout.tracks.flatMap((one) =>
       Array.from({ length: one.lanes }, (_, lane) => ({ track: one.track, lane: one.first + lane })),
     );

@@ -5,8 +5,6 @@ export const TITLES = {
   sums: "Sums",
   operators: "Operators",
   durations: "Durations",
-  steps: "Two steps",
-  recordings: "Two recordings",
   hits: "Found events",
   list: "Events of a lane",
   annotations: "Annotations",
@@ -180,7 +178,6 @@ function arranged(sides: Partial<Record<Side, readonly (readonly Widget[])[]>>, 
 export const STANDARD = arranged({ below: [["sums"]] });
 export const ANALYZE = arranged({ below: [["sums"], ["operators"]] }, { below: 0.36 });
 export const CODE = arranged({ right: [["source"]], below: [["sums"]] });
-export const COMPARE = arranged({ below: [["steps", "sums"]] }, { below: 0.36 });
 
 /** An arrangement out of JSON; undefined if it is none. */
 export function checked(value: unknown): Arrangement | undefined {

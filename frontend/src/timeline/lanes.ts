@@ -1,6 +1,5 @@
 // Which tracks are shown, in which order, and where.
 import type { Timeline } from "../api/client";
-import { isOther, ownWorker } from "./sides";
 import type { Track } from "./store";
 
 export const HEIGHT = 16; // px of a lane
@@ -94,13 +93,6 @@ export const KINDS: Record<Track["kind"], string> = {
 
 export const title = (track: Track): string => [track.name, KINDS[track.kind]].filter(Boolean).join(" · ");
 
-/** Workers in the order in which their tracks are; of two recordings the devices of each rank below one another, then hosts. */
-function parts({ workers }: Timeline): [Timeline["workers"][number], boolean | undefined][] {
-  if (!workers.some(({ id }) => isOther(id))) return workers.map((one) => [one, undefined]);
-  const ranks = workers.toSorted((a, b) => ownWorker(a.id) - ownWorker(b.id) || a.id - b.id);
-  return [true, false].flatMap((device) => ranks.map((one): [typeof one, boolean] => [one, device]));
-}
-
 export function layout(timeline: Timeline, choice: Choice): Layout {
   const out: Layout = { hits: undefined, tracks: [], busy: [], counters: [], headings: [], height: 0 };
   let top = GAP;
@@ -115,7 +107,7 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
   const search = choice.search.trim().toLowerCase();
   const shown = ordered(timeline).filter(
     (track) =>
-      (choice.worker === undefined || ownWorker(track.worker) === choice.worker) &&
+      (choice.worker === undefined || track.worker === choice.worker) &&
       !choice.hidden.includes(track.id) &&
       (!search || title(track).toLowerCase().includes(search) || (track.kind === "idle" && "busy".includes(search))),
   );
@@ -127,15 +119,12 @@ export function layout(timeline: Timeline, choice: Choice): Layout {
     const track = shown.find((one) => one.id === id);
     if (track) put(track, true);
   }
-  for (const [worker, device] of parts(timeline)) {
-    const own = shown.filter(
-      (track) =>
-        track.worker === worker.id && !choice.pinned.includes(track.id) && (device === undefined || device === (track.device !== null)),
-    );
+  for (const worker of timeline.workers) {
+    const own = shown.filter((track) => track.worker === worker.id && !choice.pinned.includes(track.id));
     if (!own.length) continue;
     const open = !choice.closed.includes(worker.id);
     if (timeline.workers.length > 1) {
-      out.headings.push({ worker: worker.id, name: device === false ? `${worker.name} · host` : worker.name, top, open });
+      out.headings.push({ worker: worker.id, name: worker.name, top, open });
       top += HEAD;
     }
     if (!open) continue;

@@ -1,10 +1,8 @@
-// Layouts of the timeline: colors, arrows, counters, sums, and which kinds of tracks are hidden or pinned, under a name;
-// whether two steps are compared, and where the panels are.
-// They name kinds and not tracks, so that they fit any profile.
-import { ANALYZE, checked as arrangement, CODE, COMPARE, STANDARD, type Arrangement } from "./dock";
+// Layouts of the timeline: colors, arrows, counters, sums, which kinds of tracks are hidden or pinned, and where the panels
+// are, under a name. They name kinds and not tracks, so that they fit any profile.
+import { ANALYZE, checked as arrangement, CODE, STANDARD, type Arrangement } from "./dock";
 import { KINDS } from "./lanes";
 import type { Track } from "./store";
-import { textOf, type Window } from "./view";
 
 export interface Layout {
   name: string;
@@ -13,16 +11,9 @@ export interface Layout {
   counters: boolean;
   sum: string;
   work: boolean;
-  /** Two steps beside each other, with their difference. */
-  compare: boolean;
   hidden: readonly Track["kind"][];
   pinned: readonly Track["kind"][];
   panels: Arrangement;
-}
-/** Two stretches of time. */
-export interface Pair {
-  area: Window;
-  versus: Window;
 }
 type Address = Record<string, string | undefined>;
 
@@ -31,22 +22,11 @@ export const LONGEST = 60; // characters of a name
 export const LARGEST = 200_000; // characters of a file
 const SUMS = ["type", "operator", "module", "kernel", "kind", "flame", "tree"];
 
-const PLAIN = {
-  by: "type",
-  arrows: true,
-  counters: false,
-  sum: "type",
-  work: false,
-  compare: false,
-  hidden: [],
-  pinned: [],
-  panels: STANDARD,
-} as const;
+const PLAIN = { by: "type", arrows: true, counters: false, sum: "type", work: false, hidden: [], pinned: [], panels: STANDARD } as const;
 export const PRESETS: readonly Layout[] = [
   { ...PLAIN, name: "Simple", hidden: ["range", "function", "overlap", "api", "file", "loader"] },
   { ...PLAIN, name: "Analyze", counters: true, sum: "operator", work: true, panels: ANALYZE },
   { ...PLAIN, name: "Code", by: "module", sum: "module", hidden: ["module", "overlap", "api", "file", "loader", "idle"], panels: CODE },
-  { ...PLAIN, name: "Compare", sum: "operator", compare: true, hidden: ["range", "function", "overlap", "file"], panels: COMPARE },
 ];
 
 /** What the address has to say for a layout. */
@@ -65,13 +45,6 @@ export function addressOf(layout: Layout, tracks: readonly Track[]): Address {
     hide: numbers(layout.hidden) || undefined,
     pin: numbers(layout.pinned) || undefined,
   };
-}
-
-/** What the address has to say for two stretches beside each other. */
-export function addressOfPair({ area, versus }: Pair): Address {
-  const [from, to] = [Math.min(area.from, versus.from), Math.max(area.to, versus.to)];
-  const margin = Math.round((to - from) * 0.01);
-  return { area: textOf(area), versus: textOf(versus), from: String(from - margin), to: String(to + margin) };
 }
 
 /** The layout that an address has: a kind is hidden or pinned if all tracks of it are. */
@@ -96,7 +69,6 @@ export function layoutOf(
     counters: get("counters") === "on",
     sum: known(get("sum"), SUMS, PLAIN.sum),
     work: get("work") === "on",
-    compare: Boolean(get("versus")),
     hidden: kinds("hide"),
     pinned: kinds("pin"),
     panels,
@@ -124,7 +96,7 @@ export function checked(value: unknown, colors: readonly string[]): Layout {
     if (typeof word !== "string" || !all.includes(word)) throw wrong(key);
     return word;
   };
-  const flag = (key: "arrows" | "counters" | "work" | "compare"): boolean => {
+  const flag = (key: "arrows" | "counters" | "work"): boolean => {
     const word = one[key];
     if (typeof word !== "boolean") throw wrong(key);
     return word;
@@ -143,7 +115,6 @@ export function checked(value: unknown, colors: readonly string[]): Layout {
     counters: flag("counters"),
     sum: text("sum", SUMS),
     work: flag("work"),
-    compare: flag("compare"),
     hidden: kinds("hidden"),
     pinned: kinds("pinned"),
     panels,

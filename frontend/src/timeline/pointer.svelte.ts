@@ -119,7 +119,7 @@ export class Pointer {
   up = (event: PointerEvent): boolean => {
     const { drag, area } = this;
     this.drag = this.area = undefined;
-    if (area && area.to > area.from) place.set({ area: textOf(area), versus: undefined });
+    if (area && area.to > area.from) place.set({ area: textOf(area) });
     if (!drag || drag.moved) return false;
     const { scene, picture } = this.surface;
     if (drag.kind === "area" && scene && picture) this.pick(event, scene, picture);

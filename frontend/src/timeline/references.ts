@@ -1,7 +1,5 @@
-// Records as the address names them: launch:ID, range:ID, call:ID, gap:WORKER.DEVICE.NUMBER; with OTHER before it in a second
-// recording.
+// Records as the address names them: launch:ID, range:ID, call:ID, gap:WORKER.DEVICE.NUMBER.
 import type { Hit } from "./scene";
-import { isOther, OTHER, ownWorker } from "./sides";
 import type { Track } from "./store";
 
 const KIND: Partial<Record<Track["kind"], string>> = {
@@ -14,8 +12,7 @@ const KIND: Partial<Record<Track["kind"], string>> = {
 };
 
 /** What is before the number of a record: a gap has the number that it has on its device. */
-export const prefixOf = ({ kind, worker, device }: Track): string =>
-  `${isOther(worker) ? OTHER : ""}${KIND[kind]}:${kind === "idle" ? `${ownWorker(worker)}.${device}.` : ""}`;
+export const prefixOf = ({ kind, worker, device }: Track): string => `${KIND[kind]}:${kind === "idle" ? `${worker}.${device}.` : ""}`;
 
 /** Undefined for several records in one, and for what has no details. */
 export const referenceOf = ({ track, count, id }: Hit): string | undefined =>

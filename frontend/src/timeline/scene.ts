@@ -7,11 +7,10 @@ import { Row } from "./raster";
 import { variableOf, type Note } from "./notes";
 import { nearestEdge } from "./snap";
 import type { Shares } from "./shares.svelte";
-import { levelFor, type Track } from "./store";
-import { extentOf, type Tiles } from "./sides";
+import { levelFor, type Store, type Track } from "./store";
 import type { Texts } from "./texts.svelte";
 import { before, type Tile } from "./tiles";
-import { moved, shiftOf, type Shifts, type Window } from "./view";
+import type { Window } from "./view";
 
 /** What a picture without pixels is made of; px of the page. */
 export type Shape =
@@ -47,16 +46,10 @@ export interface Picture {
   colors: Colors | undefined;
   /** Instead of colors: the share of the roofline of each kernel. */
   shares: Shares | undefined;
-  other: Coloring["other"];
-  labels: Coloring["labels"];
   moving: boolean;
   area: Window | undefined;
-  /** What the area is compared with. */
-  versus: Window | undefined;
   hovered: Hit | undefined;
   selected: Hit | undefined;
-  /** What the selected event is compared with, in the other recording. */
-  partner: Hit | undefined;
   flows: Flows["flows"];
   /** The critical path of a step. */
   path: CriticalPath | undefined;
@@ -66,13 +59,7 @@ export interface Picture {
   counters: ReadonlyMap<string, Counters> | undefined;
   /** Annotations that touch the window, in the order in which they are drawn. */
   notes: readonly Note[];
-  /** What is added to the times of workers, where ranks are aligned. */
-  shifts: Shifts;
 }
-
-/** The window in the times of a worker's own clock. */
-const own = (picture: Pick<Picture, "window" | "shifts">, { worker }: { worker: number }): Window =>
-  moved(picture.window, -shiftOf(picture.shifts, worker));
 
 /** A device among all, as text. */
 export const deviceKey = (one: { worker: number; device: number }): string => `${one.worker} ${one.device}`;
@@ -92,8 +79,6 @@ export function largest(picture: Picture, counter: Counter): number | undefined 
   const values = valuesOf(picture, counter)?.values.filter((value) => value !== null);
   return values?.length ? Math.max(...values) : undefined;
 }
-
-const onAxis = (picture: Picture, one: Hit): Window => moved({ from: one.start, to: one.end }, shiftOf(picture.shifts, one.track.worker));
 
 const inHits = ({ layout: { hits }, scroll }: Picture, y: number): boolean =>
   hits !== undefined && y + scroll >= hits && y + scroll < hits + HEIGHT;
@@ -153,7 +138,7 @@ export class Scene {
   constructor(
     private readonly lanes: HTMLCanvasElement,
     private readonly marks: HTMLCanvasElement,
-    readonly store: Tiles,
+    readonly store: Store,
     private readonly texts: Texts,
   ) {
     this.inks = new Inks(getComputedStyle(document.documentElement));
@@ -191,7 +176,10 @@ export class Scene {
       const idle = idleOf(picture.timeline, track); // a click beside an event says why nothing ran
       if (idle) seen.add(idle);
     }
-    this.store.need([...seen].map((track) => [track, this.wanted(track, picture, width), own(picture, track)] as const));
+    this.store.need(
+      [...seen].map((track) => [track, this.wanted(track, picture, width)] as const),
+      picture.window,
+    );
     const rows = shown.reduce((sum, one) => sum + one.lanes, 0);
     if (this.row.width !== width) this.row = new Row(width);
     if (!this.image || this.image.width !== width || this.image.height < rows) this.image = new ImageData(width, Math.max(rows, 16));
@@ -206,13 +194,12 @@ export class Scene {
     const labels: [number, Hit, number, number][] = [];
     for (const one of shown) {
       const tiles = this.tiles(one.track, picture, width);
-      const window_ = own(picture, one.track);
-      const color = colorOf(one.track, picture, this.inks, (number) => this.texts.get("label", number, one.track.worker));
+      const color = colorOf(one.track, picture, this.inks, (number) => this.texts.get("label", number));
       for (let lane = one.first; lane < one.first + one.lanes; lane++, line++) {
         this.row.clear();
         tiles.forEach((tile, place) => {
-          const [first, last] = this.range(tile, lane, place > 0, one.track, window_);
-          this.row.add(tile, first, last, window_, color);
+          const [first, last] = this.range(tile, lane, place > 0, one.track, picture.window);
+          this.row.add(tile, first, last, picture.window, color);
           if (labels.length < LABELS) this.labelled(labels, tile, one, lane, first, last, picture, width, color);
         });
         this.row.write(pixels, line * width, background);
@@ -307,11 +294,10 @@ export class Scene {
       }
     }
     events?.forEach((one, at) => {
-      const { from, to } = onAxis(picture, one);
       const ink = this.ink(one, picture);
-      draw(from, to, css(ink));
+      draw(one.start, one.end, css(ink));
       const next = events[at + 1];
-      if (!next || onAxis(picture, next).from >= to) labels.push([ink, one, row, scale]);
+      if (!next || next.start >= one.end) labels.push([ink, one, row, scale]);
     });
   }
 
@@ -323,7 +309,7 @@ export class Scene {
     const ink = css(this.inks.of("--c-compute"));
     const idle = this.idle(busy, picture, width);
     if (!idle) return;
-    const { from, to } = own(picture, busy.idle);
+    const { from, to } = picture.window;
     const [first, last] = [busy.idle.start, busy.idle.end].map((time) => ((time - from) * width) / (to - from));
     for (let x = Math.max(0, Math.floor(first!)); x < Math.min(width, last!); x++) {
       const inside = Math.min(x + 1, last!) - Math.max(x, first!);
@@ -341,9 +327,8 @@ export class Scene {
     if (!found) return;
     const { data, values, unknown } = found;
     const most = largest(picture, one.counter);
-    const window_ = own(picture, one.counter);
+    const { timeline, window: window_ } = picture;
     const scale = width / (window_.to - window_.from);
-    const extent = extentOf(picture.timeline, one.counter.worker);
     const ink = css(this.inks.of(one.counter.unit === "B" ? "--c-memory" : one.counter.unit === "%" ? "--c-compute" : "--c-communication"));
     values.forEach((value, i) => {
       const from = data.start + i * data.width;
@@ -352,7 +337,7 @@ export class Scene {
       if (right <= left) return;
       const filled = Math.round(height * Math.min((value ?? 0) / (most || 1), 1));
       this.fill(target, [left, top + height - filled, right - left, filled], ink, ratio);
-      const inside = from + data.width > extent.from && from < extent.to;
+      const inside = from + data.width > timeline.start && from < timeline.end;
       const share = unknown[i] ?? (one.counter.unit === "B" && value === null && inside ? 100 : 0);
       const part = Math.min(Math.round((height * share) / 100), height - filled);
       this.fill(target, [left, top + height - filled - part, right - left, part], HATCH, ratio);
@@ -363,7 +348,7 @@ export class Scene {
   private pauses(target: CanvasRenderingContext2D, picture: Picture, ratio: number, width: number, shown: Placed[]): void {
     for (const { worker, start, end } of picture.timeline.pauses)
       for (const one of shown.filter(({ track }) => track.worker === worker)) {
-        const { from, to } = own(picture, one.track);
+        const { from, to } = picture.window;
         const [left, right] = [start, end].map((time) => Math.round(Math.min(Math.max((time - from) / (to - from), 0), 1) * width));
         const top = Math.round((one.top - picture.scroll) * ratio);
         if (right! > left!) this.fill(target, [left!, top, right! - left!, Math.round(one.lanes * HEIGHT * ratio)], HATCH, ratio);
@@ -397,7 +382,7 @@ export class Scene {
     const found = one && valuesOf(picture, one.counter);
     if (!found) return undefined;
     const { data, values, unknown } = found;
-    const time = this.timeAt(own(picture, one.counter), left);
+    const time = this.timeAt(picture, left);
     const at = Math.floor((time - data.start) / data.width);
     if (at < 0 || at >= values.length) return undefined;
     const from = data.start + at * data.width;
@@ -409,9 +394,8 @@ export class Scene {
     if (!tiles.length) return undefined;
     this.row.clear();
     tiles.forEach((tile, place) => {
-      const window_ = own(picture, busy.idle);
-      const [first, last] = this.range(tile, 0, place > 0, busy.idle, window_);
-      this.row.add(tile, first, last, window_, () => 0);
+      const [first, last] = this.range(tile, 0, place > 0, busy.idle, picture.window);
+      this.row.add(tile, first, last, picture.window, () => 0);
     });
     return this.row.covered;
   }
@@ -421,7 +405,7 @@ export class Scene {
     const one = picture.layout.busy.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
     if (!one) return undefined;
     const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
-    const time = this.timeAt(own(picture, one.idle), left);
+    const time = this.timeAt(picture, left);
     if (time < one.idle.start || time > one.idle.end) return undefined;
     const [from, to] = [Math.max(time - 2 * perPixel, one.idle.start), Math.min(time + 2 * perPixel, one.idle.end)];
     let idle = 0;
@@ -435,12 +419,12 @@ export class Scene {
     return { idle: one.idle, share: Math.min(Math.max(1 - idle / (to - from), 0), 1), from, to };
   }
 
-  private timeAt(window_: Window, left: number): number {
-    return window_.from + (left * (window_.to - window_.from)) / this.lanes.clientWidth;
+  private timeAt({ window: { from, to } }: Picture, left: number): number {
+    return from + (left * (to - from)) / this.lanes.clientWidth;
   }
 
   private tiles(track: Track, picture: Picture, width: number): Tile[] {
-    const tiles = this.store.best(track, this.wanted(track, picture, width), own(picture, track));
+    const tiles = this.store.best(track, this.wanted(track, picture, width), picture.window);
     if (tiles[0]) this.levels.set(track.id, tiles[0].level);
     return tiles;
   }
@@ -470,7 +454,7 @@ export class Scene {
   ): void {
     const scale = width / (picture.window.to - picture.window.from);
     const least = (LABEL * (width / this.lanes.clientWidth)) / scale;
-    const { to } = own(picture, placed.track);
+    const { to } = picture.window;
     for (let i = first; i < last && tile.start[i]! < to; i++) {
       if (tile.end[i]! - tile.start[i]! < least || (tile.count?.[i] ?? 1) > 1) continue;
       out.push([color(tile, i), hit(tile, placed.track, lane, i), placed.top + (lane - placed.first) * HEIGHT, scale]);
@@ -482,10 +466,10 @@ export class Scene {
     target.font = `${font}px ${family}`;
     target.textBaseline = "middle";
     for (const [ink, one, top, scale] of labels) {
-      const whole = this.texts.get(TABLE[one.track.kind], one.name, one.track.worker);
+      const whole = this.texts.get(TABLE[one.track.kind], one.name);
       if (!whole) continue;
       const text = one.track.kind === "module" ? whole.slice(whole.lastIndexOf(".") + 1) : whole;
-      const { from } = own(picture, one.track);
+      const { from } = picture.window;
       const left = Math.max((one.start - from) * scale, 0);
       const right = Math.min((one.end - from) * scale, target.canvas.width);
       const room = right - left - 6 * ratio;
@@ -514,13 +498,9 @@ export class Scene {
       target.stroke();
     }
     target.globalAlpha = 1;
-    for (const [one, ink] of [
-      [picture.area, "--accent"],
-      [picture.versus, "--c-communication"],
-    ] as const) {
-      if (!one) continue;
-      const [left, right] = [x(one.from), x(one.to)];
-      target.fillStyle = css(this.inks.of(ink));
+    if (picture.area) {
+      const [left, right] = [x(picture.area.from), x(picture.area.to)];
+      target.fillStyle = css(this.inks.of("--accent"));
       target.globalAlpha = 0.14;
       target.fillRect(left, 0, right - left, height);
       target.globalAlpha = 1;
@@ -533,12 +513,10 @@ export class Scene {
     this.tick(target, picture, ratio, shown, x);
     for (const [one, strong] of [
       [picture.hovered, false],
-      [picture.partner, true],
       [picture.selected, true],
     ] as const) {
       if (!one) continue;
-      const { from, to } = onAxis(picture, one);
-      const [left, right] = [Math.max(x(from), -4), Math.min(x(to), width + 4)];
+      const [left, right] = [Math.max(x(one.start), -4), Math.min(x(one.end), width + 4)];
       const [w, h] = [Math.max(right - left, 2 * ratio), HEIGHT * ratio];
       const frame = (at: number): void => {
         const top = (at - picture.scroll) * ratio;
@@ -598,8 +576,7 @@ export class Scene {
     let last: { x: number; y: number } | undefined;
     const [thick, width] = [3 * ratio, target.canvas.width];
     for (const one of picture.path?.stretches ?? []) {
-      const by = shiftOf(picture.shifts, one.worker);
-      const [left, right] = [x(one.start + by), x(one.end + by)];
+      const [left, right] = [x(one.start), x(one.end)];
       const placed = shown.find(({ track }) => onPath(track, one));
       const y = placed && (placed.top - picture.scroll) * ratio - thick;
       if (y !== undefined && right > 0 && left < width) {
@@ -622,15 +599,12 @@ export class Scene {
         // A call may have launched 2,000 events: looking for each among all of its track would take the time of a frame.
         const lane = placed.track.lanes === 1 ? 0 : (this.withId(picture, placed.track, end.id)?.lane ?? placed.first);
         if (lane < placed.first || lane >= placed.first + placed.lanes) return undefined;
-        return {
-          y: (placed.top + (lane - placed.first + 0.5) * HEIGHT - picture.scroll) * ratio,
-          by: shiftOf(picture.shifts, placed.track.worker),
-        };
+        return (placed.top + (lane - placed.first + 0.5) * HEIGHT - picture.scroll) * ratio;
       });
-      const [source, target_] = ends;
-      if (!source || !target_) continue;
+      const [y0, y1] = ends;
+      if (y0 === undefined || y1 === undefined) continue;
       const begin = flow.kind === "launch" ? flow.source.start : flow.source.end;
-      const [x0, y0, x1, y1] = [x(begin + source.by), source.y, x(flow.target.start + target_.by), target_.y];
+      const [x0, x1] = [x(begin), x(flow.target.start)];
       if (Math.max(x0, x1) < -2000 || Math.min(x0, x1) > target.canvas.width + 2000) continue;
       const bend = Math.max(Math.abs(x1 - x0) / 2, 20 * ratio);
       target.strokeStyle = css(this.inks.of(flow.kind === "backward" ? "--c-communication" : "--accent"));
@@ -653,11 +627,11 @@ export class Scene {
 
   /** The record under a point, within 3 px; undefined where there is none. */
   at(picture: Picture, left: number, y: number): Hit | undefined {
-    if (inHits(picture, y)) return this.hitAt(picture, this.timeAt(picture.window, left));
+    if (inHits(picture, y)) return this.hitAt(picture, this.timeAt(picture, left));
     const found = trackAt(picture.layout, y + picture.scroll);
     if (!found) return undefined;
     const perPixel = (picture.window.to - picture.window.from) / this.lanes.clientWidth;
-    return this.nearest(picture, found.placed.track, found.lane, this.timeAt(picture.window, left), 3 * perPixel);
+    return this.nearest(picture, found.placed.track, found.lane, this.timeAt(picture, left), 3 * perPixel);
   }
 
   private hitAt(picture: Picture, time: number): Hit | undefined {
@@ -665,8 +639,7 @@ export class Scene {
     let best: Hit | undefined;
     let distance = within;
     for (const one of hitEvents(picture) ?? []) {
-      const { from, to } = onAxis(picture, one);
-      const away = Math.max(from - time, time - to, 0);
+      const away = Math.max(one.start - time, time - one.end, 0);
       if (away <= distance) [best, distance] = [one, away];
     }
     return best;
@@ -676,7 +649,7 @@ export class Scene {
   bucketAt(picture: Picture, left: number, y: number): number | undefined {
     if (!inHits(picture, y) || !picture.hits || picture.hits.events) return undefined;
     const { start, width } = picture.hits;
-    return start + Math.floor((this.timeAt(picture.window, left) - start) / width) * width;
+    return start + Math.floor((this.timeAt(picture, left) - start) / width) * width;
   }
 
   /** The gap of the device whose stream, modules or curve are at a point, if nothing ran on it then. */
@@ -684,12 +657,11 @@ export class Scene {
     const curve = picture.layout.busy.find(({ top }) => y + picture.scroll >= top && y + picture.scroll < top + CURVE);
     const of = curve?.idle ?? trackAt(picture.layout, y + picture.scroll)?.placed.track;
     const idle = of && idleOf(picture.timeline, of);
-    return idle && this.nearest(picture, idle, 0, this.timeAt(picture.window, left), 0);
+    return idle && this.nearest(picture, idle, 0, this.timeAt(picture, left), 0);
   }
 
   /** The record of a lane that is nearest to a time of the picture, at most `within` ns away. */
-  nearest(picture: Picture, track: Track, lane: number, at_: number, within: number): Hit | undefined {
-    const time = at_ - shiftOf(picture.shifts, track.worker);
+  nearest(picture: Picture, track: Track, lane: number, time: number, within: number): Hit | undefined {
     let best: Hit | undefined;
     let distance = Infinity;
     for (const tile of this.tiles(track, picture, this.lanes.width)) {
@@ -710,17 +682,16 @@ export class Scene {
     const bottom = picture.scroll + this.lanes.clientHeight;
     for (const placed of this.visible(picture)) {
       const tiles = this.tiles(placed.track, picture, this.lanes.width);
-      const shift = shiftOf(picture.shifts, placed.track.worker);
       for (let lane = placed.first; lane < placed.first + placed.lanes; lane++) {
         const top = placed.top + (lane - placed.first) * HEIGHT;
         if (top + HEIGHT <= picture.scroll || top >= bottom) continue;
         for (const tile of tiles) {
-          const one = nearestEdge(tile, lane, time - shift, within);
+          const one = nearestEdge(tile, lane, time, within);
           if (!one) continue;
           const of = hit(tile, placed.track, lane, one.at);
-          const seen = one.time + shift;
-          const nearer = best ? Math.abs(best.time - time) - Math.abs(seen - time) : 1;
-          if (nearer > 0 || (nearer === 0 && of.end - of.start < best!.of.end - best!.of.start)) best = { time: seen, edge: one.edge, of };
+          const nearer = best ? Math.abs(best.time - time) - Math.abs(one.time - time) : 1;
+          if (nearer > 0 || (nearer === 0 && of.end - of.start < best!.of.end - best!.of.start))
+            best = { time: one.time, edge: one.edge, of };
         }
       }
     }
@@ -758,40 +729,39 @@ export class Scene {
   /** The visible records of a lane. */
   list(picture: Picture, track: Track, lane: number): Hit[] {
     const out: Hit[] = [];
-    const window_ = own(picture, track);
+    const { window } = picture;
     this.tiles(track, picture, this.lanes.width).forEach((tile, place) => {
-      const [first, last] = this.range(tile, lane, place > 0, track, window_);
-      for (let i = first; i < last && tile.start[i]! < window_.to; i++)
-        if (tile.end[i]! >= window_.from) out.push(hit(tile, track, lane, i));
+      const [first, last] = this.range(tile, lane, place > 0, track, window);
+      for (let i = first; i < last && tile.start[i]! < window.to; i++) if (tile.end[i]! >= window.from) out.push(hit(tile, track, lane, i));
     });
     return out;
   }
 
   private ink(one: Hit, coloring: Coloring): number {
     const tile = { id: [one.id], name: [one.name], operator: [one.operator] } as unknown as Tile;
-    return colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number, one.track.worker))(tile, 0);
+    return colorOf(one.track, coloring, this.inks, (number) => this.texts.get("label", number))(tile, 0);
   }
 
   /** How busy the tracks are over the whole run, in one row: streams, or the outermost ranges where there are none. */
-  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, coloring: Coloring, shifts: Shifts): boolean {
+  minimap(canvas: HTMLCanvasElement, timeline: Timeline, run: Window, coloring: Coloring): boolean {
     const width = Math.max(1, canvas.clientWidth);
     canvas.width = width;
     canvas.height = 1;
     const streams = timeline.tracks.filter((track) => track.kind === "stream");
     const tracks = streams.length ? streams : timeline.tracks.filter((track) => track.kind === "range");
     const level = (track: Track): number => levelFor(track, (run.to - run.from) / width);
-    const wanted = tracks.map((track) => [track, level(track), own({ window: run, shifts }, track)] as const);
-    this.store.need(wanted);
+    const wanted = tracks.map((track) => [track, level(track)] as const);
+    this.store.need(wanted, run);
     const row = new Row(width);
     row.clear();
     let complete = true;
-    for (const [track, place, window_] of wanted) {
-      const tiles = this.store.complete(track, place, window_);
+    for (const [track, place] of wanted) {
+      const tiles = this.store.complete(track, place, run);
       if (!tiles) complete = false;
       const color = colorOf(track, coloring, this.inks, () => undefined);
       tiles?.forEach((tile, number) => {
-        const [first, last] = this.range(tile, 0, number > 0, track, window_);
-        row.add(tile, first, last, window_, color);
+        const [first, last] = this.range(tile, 0, number > 0, track, run);
+        row.add(tile, first, last, run, color);
       });
     }
     const image = new ImageData(width, 1);

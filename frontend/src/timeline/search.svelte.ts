@@ -48,7 +48,6 @@ export class Search {
     });
     $effect(() => {
       this.text;
-      place.get("align"); // hits are in the order of the axis
       this.forget();
     });
   }
@@ -100,7 +99,7 @@ export class Search {
     this.steps = this.steps.then(() => this.go(step)).catch(() => undefined); // the search itself says what is wrong
   }
 
-  /** Go to the first hit that begins at a time of the axis or later. */
+  /** Go to the first hit that begins at a time or later. */
   async from(at: number): Promise<void> {
     const of = { ...shared("timeline/hits"), find: this.text, limit: 1, at: Math.floor(at) };
     await this.go(0, (await get<EventHits>("timeline/hits", of)).offset);

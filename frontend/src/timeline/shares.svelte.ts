@@ -2,7 +2,6 @@
 import { bytes, Problem } from "../api/client";
 import { place } from "../lib/router.svelte";
 import { UNKNOWN } from "./roofline";
-import { isOther, ownWorker } from "./sides";
 
 const MOST = 254; // stands for more, too
 const FIRST_ID = 2 ** 40; // of a worker's events, times its number
@@ -12,22 +11,12 @@ export class Shares {
   private readonly known = new Map<number, Uint8Array>();
   private readonly wanted = new Set<number>();
   underway = false;
-  private said = $state<string>();
+  problem = $state<string>();
 
-  /** `run`: the recording; `other`: the shares of a second one, whose workers are beyond all others. */
-  constructor(
-    private readonly arrived: () => void,
-    private readonly run: () => string | undefined = () => place.get("run"),
-    private readonly other?: () => Shares | undefined,
-  ) {}
-
-  get problem(): string | undefined {
-    return this.said ?? this.other?.()?.problem;
-  }
+  constructor(private readonly arrived: () => void) {}
 
   /** Percent of an event, UNKNOWN of one without a roofline; undefined until it has come. */
   of(worker: number, id: number): number | undefined {
-    if (this.other && isOther(worker)) return this.other()?.of(ownWorker(worker), id);
     const shares = this.known.get(worker);
     if (!shares) this.wanted.add(worker);
     return shares && (shares[id - worker * FIRST_ID] ?? UNKNOWN);
@@ -40,24 +29,23 @@ export class Shares {
 
   /** Whether all that `of` was asked for is there. */
   get complete(): boolean {
-    return this.wanted.size === 0 && (this.other?.()?.complete ?? true);
+    return this.wanted.size === 0;
   }
 
   /** Ask for what `of` did not have. */
   async fetch(): Promise<void> {
-    void this.other?.()?.fetch();
     if (this.underway) return;
     this.underway = true;
     try {
       for (const worker of this.wanted) {
-        this.known.set(worker, new Uint8Array(await bytes("timeline/roofline", { run: this.run(), worker })));
+        this.known.set(worker, new Uint8Array(await bytes("timeline/roofline", { run: place.get("run"), worker })));
         this.wanted.delete(worker);
         this.arrived();
       }
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (error.status) {
-        this.said = error.detail;
+        this.problem = error.detail;
         for (const worker of this.wanted) this.known.set(worker, new Uint8Array());
         this.wanted.clear();
       } // else the server is away; the banner says so, and the next picture asks again

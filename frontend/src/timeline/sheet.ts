@@ -18,14 +18,14 @@ export interface Sheet {
   font: string;
 }
 
-/** Names of what is in the lanes, px from their top. `hits`: what was searched, `late`: how late a worker is. */
-export function namesOf(layout: Layout, hits: string, late: (worker: number) => string | undefined): { y: number; text: string }[] {
+/** Names of what is in the lanes, px from their top. `hits`: what was searched. */
+export function namesOf(layout: Layout, hits: string): { y: number; text: string }[] {
   return [
     ...(layout.hits === undefined ? [] : [{ y: layout.hits, text: `${hits} · hits` }]),
     ...layout.tracks.map((one) => ({ y: one.top, text: title(one.track) })),
     ...layout.busy.map((one) => ({ y: one.top, text: `${one.idle.name} · busy` })),
     ...layout.counters.map(({ counter, top }) => ({ y: top, text: `GPU ${counter.device} · ${counter.title}` })),
-    ...layout.headings.map((one) => ({ y: one.top, text: [one.name, late(one.worker)].filter(Boolean).join(" ") })),
+    ...layout.headings.map((one) => ({ y: one.top, text: one.name })),
   ];
 }
 

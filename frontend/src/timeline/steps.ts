@@ -1,9 +1,7 @@
 // The steps that the program marked: where they are on the axis, and their labels.
 import type { Timeline } from "../api/client";
 import * as format from "../lib/format";
-import type { Pair } from "./layouts";
-import { isOther } from "./sides";
-import { moved, shiftOf, type Shifts, type Window } from "./view";
+import type { Window } from "./view";
 
 type Marked = Timeline["steps"][number];
 
@@ -20,10 +18,9 @@ const MOST = 200; // steps with labels
 const LETTER = 7; // px
 const APART = 2; // px between starts that are seen to differ
 
-export const placedSteps = (steps: readonly Marked[], shifts: Shifts): PlacedStep[] =>
-  steps.map((one) => ({ ...one, ...moved({ from: one.start, to: one.end }, shiftOf(shifts, one.worker)) }));
+export const placedSteps = (steps: readonly Marked[]): PlacedStep[] => steps.map((one) => ({ ...one, from: one.start, to: one.end }));
 
-const nameOf = ({ worker, number }: Marked): string => `${isOther(worker) ? "new " : ""}step ${number}`;
+const nameOf = ({ number }: Marked): string => `step ${number}`;
 
 /** The steps of a window that is `width` px wide. Where steps of one number do not begin together, labels say of which
  * worker they are. */
@@ -60,14 +57,6 @@ export function labelled(
 /** The step at a time, of a worker if one is named. */
 export const stepAt = (steps: readonly PlacedStep[], time: number, worker?: number): PlacedStep | undefined =>
   steps.find((one) => (worker === undefined || one.worker === worker) && one.from <= time && time < one.to);
-
-/** The step of the first worker at a time, and the next one. */
-export function following(steps: readonly PlacedStep[], time: number): Pair | undefined {
-  const own = steps.filter((one) => one.worker === steps[0]!.worker);
-  const before = own.findLastIndex(({ from }) => from <= time);
-  const at = Math.min(Math.max(before, 0), own.length - 2);
-  return at >= 0 ? { area: own[at]!, versus: own[at + 1]! } : undefined;
-}
 
 /** What a stretch of time is called: the step that it is, or how long it is. */
 export function titleOf(steps: readonly PlacedStep[], { from, to }: Window): string {

@@ -82,8 +82,8 @@ export class Store {
     return [];
   }
 
-  /** Ask for what is missing of tracks at levels (places in their lists) in windows, and for one tile more on each side. */
-  need(wanted: readonly (readonly [Track, number, Window])[]): void {
+  /** Ask for what is missing of tracks at levels (places in their lists) in a window, and for one tile more on each side. */
+  need(wanted: readonly (readonly [Track, number])[], window: Window): void {
     if (this.resting || this.underway >= AT_ONCE) return;
     const parts = new Map<string, number[]>();
     let count = 0;
@@ -98,7 +98,7 @@ export class Store {
       else parts.set(part, [track.id]);
     };
     for (const beyond of [0, 1]) {
-      for (const [track, finest, window] of wanted) {
+      for (const [track, finest] of wanted) {
         const place = this.nearest(track, finest, window);
         const [level, shift] = track.levels[place]!;
         const [first, last] = numbers(shift, clip(window, track));

@@ -1,7 +1,6 @@
 // Names of records: only those that are shown are asked for, because texts can be long and many.
 import { get, Problem } from "../api/client";
 import { place } from "../lib/router.svelte";
-import { isOther } from "./sides";
 
 export type TableName = "string" | "kernel_name" | "label";
 const AT_ONCE = 1500;
@@ -11,16 +10,10 @@ export class Texts {
   private readonly wanted: Record<TableName, Set<number>> = { string: new Set(), kernel_name: new Set(), label: new Set() };
   private asking = false;
 
-  /** `run`: the recording; `other`: the texts of a second one, whose workers are beyond all others. */
-  constructor(
-    private readonly arrived: () => void,
-    private readonly run: () => string | undefined = () => place.get("run"),
-    private readonly other?: () => Texts | undefined,
-  ) {}
+  constructor(private readonly arrived: () => void) {}
 
   /** The text of a record, or undefined until it has come. */
-  get(table: TableName, number: number, worker = 0): string | undefined {
-    if (this.other && isOther(worker)) return this.other()?.get(table, number);
+  get(table: TableName, number: number): string | undefined {
     const text = this.known[table].get(number);
     if (text === undefined) this.wanted[table].add(number);
     return text;
@@ -28,7 +21,6 @@ export class Texts {
 
   /** Ask for what `get` did not have. */
   async fetch(): Promise<void> {
-    void this.other?.()?.fetch();
     if (this.asking) return;
     const of: string[] = [];
     const asked: [TableName, number[]][] = [];
@@ -43,7 +35,7 @@ export class Texts {
     if (!of.length) return;
     this.asking = true;
     try {
-      const answer = await get<Record<string, Record<string, string>>>("timeline/texts", { run: this.run(), of });
+      const answer = await get<Record<string, Record<string, string>>>("timeline/texts", { run: place.get("run"), of });
       for (const [table, some] of asked)
         for (const number of some) {
           this.known[table].set(number, answer[table]?.[number] ?? "");

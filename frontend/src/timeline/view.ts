@@ -40,13 +40,6 @@ export function around(from: number, to: number, run: Window): Window {
   return clamped({ from: from - margin, to: to + margin }, run);
 }
 
-/** What is added to the times of workers. */
-export type Shifts = ReadonlyMap<number, number>;
-
-export const shiftOf = (shifts: Shifts, worker: number): number => shifts.get(worker) ?? 0;
-
-export const moved = (window: Window, by: number): Window => ({ from: window.from + by, to: window.to + by });
-
 /** A stretch as the address has it, FROM_TO; undefined for anything else. */
 export function stretchOf(text: string | undefined): Window | undefined {
   const [from = NaN, to = NaN] = (/^(-?\d+)_(-?\d+)$/.exec(text ?? "") ?? []).slice(1).map(Number);

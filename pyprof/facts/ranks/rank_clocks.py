@@ -23,9 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from pyprof.core.model import Ints
-from pyprof.facts.ranks import rank_moments
+from pyprof.facts.ranks.collective_groups import MUTUAL, collectives
 from pyprof.store.files import Store
 
 _LEAST = 3  # collectives for an error
@@ -79,14 +80,28 @@ def clocks(store: Store) -> dict[int, Clock]:
 
 def _clocks(store: Store) -> dict[int, Clock]:
     workers = [number for (number,) in store.rows("select id from worker order by id")]
-    moments, _ = rank_moments.ends(store)
-    number, worker, time = _last_of(moments.number, moments.worker, moments.time)
+    number, worker, time = _last_of(*_ends(store))
     known: dict[int, Line] = {}
     if len(number):
         reference = int(np.bincount(worker).argmax())
         known[reference] = Line(0.0, 0.0, 0.0, 0.0, 0.0, int((worker == reference).sum()))
         _compare(number, worker, time, known)
     return {one: Clock(one, known.get(one)) for one in workers}
+
+
+def _ends(store: Store) -> tuple[Ints, Ints, Ints]:
+    """Return the number, worker and end of each kernel of the collectives. They count by their ends on the first worker
+    that takes part."""
+    rows = collectives(store)
+    rows = rows[(rows["instance"] >= 0) & rows["name"].isin(MUTUAL)]
+    rows = rows.assign(end=rows["start_ns"] + rows["duration_ns"]).sort_values(
+        ["worker", "end"], kind="stable"
+    )
+    first = rows.drop_duplicates("instance").sort_values(["end", "instance"], kind="stable")
+    turn = pd.Series(np.arange(len(first)), first["instance"].to_numpy())
+    columns = rows["instance"].map(turn), rows["worker"], rows["end"]
+    number, worker, end = (column.to_numpy(np.int64) for column in columns)
+    return number, worker, end
 
 
 def _compare(number: Ints, worker: Ints, time: Ints, known: dict[int, Line]) -> None:

@@ -102,31 +102,6 @@ class Timeline(Model):
     )
 
 
-class RankOffset(Model):
-    """A rank on the common axis. `time`: the start of the step, or the end of the collective, on its own clock, null if
-    it has none; `shift`: what is added to its times, 0 then; `late`: ns after the median rank, negative if before."""
-
-    worker: int
-    time: int | None
-    shift: int
-    late: int | None
-
-
-class Alignment(Model):
-    """Ranks moved so that a step begins, or a collective ends, on all of them when it does on the median rank.
-
-    Lateness to a step is by the clock, and without one clock in part a difference of clocks; that to a collective is
-    the difference of the lengths of its kernels. `before`, `after`: the numbers around, null at the ends."""
-
-    by: Literal["step", "collective"]
-    number: int
-    label: str
-    before: int | None
-    after: int | None
-    one_clock: bool = Field(description="Whether the ranks have one clock.")
-    ranks: list[RankOffset]
-
-
 class PathStretch(Model):
     """A part of a critical path on a thread, or on a stream of a device; by the worker's own clock."""
 
@@ -157,67 +132,6 @@ class CriticalPath(Model):
     end: int
     stretches: list[PathStretch]
     sums: list[PathSum]
-
-
-class ComparedStep(Model):
-    """A step of one of two recordings. `time`: device time of its executions; `kind`: what its ids of events are of."""
-
-    number: int
-    worker: int
-    worker_name: str
-    start: int
-    end: int
-    time: int
-    executions: int
-    kind: Literal["launch", "range"]
-
-
-class StepRow(Model):
-    """Device times (ns) of an operator, or of a module in a direction, in the step of two recordings, null where it has
-    no execution."""
-
-    name: str
-    module: str | None
-    shapes: str | None
-    direction: str | None
-    matched_by: str | None = Field(
-        description="As in the report diff; null if only one has it, and of modules."
-    )
-    base: int | None
-    other: int | None
-    base_calls: int
-    other_calls: int
-
-
-class StepLane(Model):
-    """Pieces of a step in the order of their starts: where they are, their device times (ns), the longest event of
-    each, and the number of the row.
-
-    `module`: consecutive executions of a module in a direction; `operator`: executions; both where the base runs them;
-    `only`: what has no place in the base, where the other runs it."""
-
-    key: Literal["module", "operator", "only"]
-    start: list[int]
-    end: list[int]
-    base: list[int | None]
-    other: list[int | None]
-    base_event: list[int | None]
-    other_event: list[int | None]
-    row: list[int]
-    left_out: int = Field(description="Pieces of the least differences, beyond 20,000.")
-
-
-class StepDifference(Model):
-    """A step in two recordings. `delta`: device time of the other minus that of the base, which the rows of each table
-    add up to."""
-
-    base: ComparedStep
-    other: ComparedStep
-    delta: int
-    notes: list[str]
-    operators: list[StepRow]
-    modules: list[StepRow]
-    lanes: list[StepLane]
 
 
 class ColorGroup(Model):
@@ -329,38 +243,6 @@ class Selection(Model):
     end: int
     devices: list[SelectedDevice]
     tables: list[SelectedTable]
-
-
-class DeviceDifference(Model):
-    """A device in two stretches of time."""
-
-    base: SelectedDevice
-    other: SelectedDevice
-
-
-class DifferenceRow(Model):
-    """The events of a group in two stretches of time, clipped to each. `id`: op:NUMBER or kernel:NUMBER if they are of
-    one alone."""
-
-    id: str | None
-    label: str
-    base: int = Field(description="Sum over all streams, ns.")
-    other: int = Field(description="Sum over all streams, ns.")
-    base_count: int
-    other_count: int
-
-
-class Difference(Model):
-    """Sums over two stretches of time. The rows, the largest difference first, and `rest` add up to `total`."""
-
-    base: tuple[int, int] = Field(description="Start and end.")
-    other: tuple[int, int] = Field(description="Start and end.")
-    devices: list[DeviceDifference]
-    key: Literal["type", "operator", "module", "kernel", "kind"]
-    title: str
-    rows: list[DifferenceRow]
-    rest: DifferenceRow | None = Field(description="Sum of the rows that are left out.")
-    total: DifferenceRow
 
 
 class Durations(Model):

@@ -184,7 +184,7 @@ def test_panels_are_closed_and_added(page: Page):
     with view_menu(page) as menu:
         for widget in ("operators", "source", "annotations", "list"):
             menu.locator(f"[data-show={widget}]").check()
-        assert menu.locator("[data-show=hits], [data-show=recordings]").count() == 0  # nothing to show
+        assert menu.locator("[data-show=hits]").count() == 0  # nothing to show
     page.find("[data-panel=source]").wait_for()
     assert places(page) == {"right": ["source"], "below": ["operators+list+annotations"]}
     assert "notes=on" in page.parameters()

@@ -82,7 +82,6 @@ def test_a_layout_is_for_any_profile(page: Page, opened: Open, on_cpu: Asking):
     assert panels["below"]["groups"] == [{"tabs": ["sums"], "active": "sums", "share": 1}]
     assert layout == {
         "name": HOSTILE, "by": "type", "arrows": False, "counters": False, "sum": "kernel", "work": False,
-        "compare": False,
         "hidden": ["api"], "pinned": [],
     }  # fmt: skip
     start(page)

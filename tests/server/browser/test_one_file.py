@@ -190,6 +190,6 @@ def test_what_is_not_in_the_file_is_a_sentence_and_in_no_menu(offline: Callable[
     page.find(".toolbar").get_by_text("View").first.click()
     offered = {one.get_attribute("data-show") for one in page.find("[data-view-menu] [data-show]").all()}
     assert "sums" in offered
-    assert not offered & {"durations", "steps", "recordings", "hits"}
+    assert not offered & {"durations", "hits"}
     page.find("[data-embedded] summary").click()
     assert "pyprof view" in page.find("[data-embedded]").inner_text()

@@ -661,8 +661,7 @@ def test_it_is_accessible(page: Page):
 def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking):
     """The controls are one line, on a phone two, however many of them there are."""
     page = opened(ranks)
-    start(page, align="collective:1", find="sgemm", hits="on")
-    assert page.find("[data-aligned]").count() == 1
+    start(page, find="sgemm", hits="on")
     for width, height, lines in ((1280, 800, 1), (390, 844, 2)):
         page.tab.set_viewport_size({"width": width, "height": height})
         drawn(page)
@@ -678,73 +677,27 @@ def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking):
         )
 
 
-@pytest.mark.statement("WY05")
-def test_two_steps_are_compared(opened: Open, page: Page, client: Asking):
-    """By clicks and by keys alone: what is shown is the server's, adds up, and is in the address."""
-    run = client.json("/api/timeline")
-    first, second, third = run["steps"][1:4]
+@pytest.mark.statement("WX02", "WX08")
+def test_a_step_is_selected(opened: Open, page: Page, client: Asking):
+    """By a click and by keys alone; the address has it, and shows the same picture elsewhere."""
+    first, second, third = client.json("/api/timeline")["steps"][:3]
     start(page)
-    step = "[data-step='{}']"
-    page.find(step.format(first["number"])).click()
+    page.find(f"[data-step='{first['number']}']").click()
     drawn(page)
     assert f"area={first['start']}_{first['end']}" in page.parameters()
     page.find(f"[data-selection='{first['start']}-{first['end']}']").wait_for()
-    page.find(step.format(second["number"])).click(modifiers=["Shift"])
-    drawn(page)
-    shown = f"[data-difference='{first['start']}-{first['end']} {second['start']}-{second['end']}']"
-    page.find(shown).wait_for()
-    page.find("[data-by-group]").select_option("kernel")
-    page.find("[data-group]").first.wait_for()
-    drawn(page)
-    answer = client.json(
-        "/api/timeline/difference", start=first["start"], end=first["end"], other_start=second["start"],
-        other_end=second["end"], by="kernel",
-    )  # fmt: skip
-    rows = page.tab.eval_on_selector_all("[data-group]", f"rows => rows.map({TIMES})")
-    assert [(one["label"], one["base"], one["other"]) for one in answer["rows"]] == [
-        (label, base, other) for label, base, other, _ in rows
-    ]
-    assert all(delta == other - base for _, base, other, delta in rows)
-    assert any(delta for *_, delta in rows)
-    ((_, base, other, delta),) = page.tab.eval_on_selector_all("[data-total]", f"rows => rows.map({TIMES})")
-    assert (base, other) == (sum(row[1] for row in rows), sum(row[2] for row in rows))
-    assert delta == other - base == sum(row[3] for row in rows)
-    parts = {
-        name: values
-        for name, *values in page.tab.eval_on_selector_all("[data-part]", f"rows => rows.map({TIMES})")
-    }
-    for at in range(3):
-        causes = [values[at] for name, values in parts.items() if name not in ("length", "busy", "idle")]
-        assert parts["length"][at] == parts["busy"][at] + parts["idle"][at]
-        assert parts["idle"][at] == sum(causes)
-    assert parts["length"][0] == first["end"] - first["start"]
-    gap = answer["devices"][0]["other"]["causes"][0]
-    page.find(f"[data-difference] [data-gap='{gap['gap']}']").last.click()
-    page.find(f"aside[data-drawer='gap:{gap['gap']}']").wait_for()
-    # The address has it; keys do the same.
-    other_page = opened()
-    other_page.tab.goto(f"{other_page.url}/?test=1{page.parameters()}")
-    drawn(other_page)
-    other_page.find(f"{shown} [data-group]").first.wait_for()
-    page.find("[data-surface]").focus()
-    page.tab.keyboard.press("Escape")
-    drawn(page)
-    assert page.find("[data-difference]").count() == 0
-    assert "versus" not in page.parameters()
-    assert "area=" in page.parameters()
-    page.find("[data-axis] [tabindex='0']").focus()
-    page.tab.keyboard.press("Home")
-    for _ in range(second["number"] - run["steps"][0]["number"]):
-        page.tab.keyboard.press("ArrowRight")
-    page.tab.keyboard.press("Enter")
-    page.tab.keyboard.press("ArrowRight")
-    page.tab.keyboard.press("Shift+Enter")
+    for key in ("Home", "ArrowRight", "Enter"):
+        page.find("[data-axis] [tabindex='0']").press(key)
     drawn(page)
     assert f"area={second['start']}_{second['end']}" in page.parameters()
-    assert f"versus={third['start']}_{third['end']}" in page.parameters()
-    assert page.find("[data-step][aria-pressed=true]").count() == 2
+    assert page.find("[data-step][aria-pressed=true]").count() == 1
+    picture = "[...document.querySelectorAll('.canvases canvas')].map((one) => one.toDataURL())"
+    other = opened()
+    other.tab.goto(f"{other.url}/?test=1{page.parameters()}")
+    drawn(other)
+    assert other.tab.evaluate(picture) == page.tab.evaluate(picture)
     # A drag that begins at a step moves the axis.
-    box = page.find(step.format(third["number"])).bounding_box()
+    box = page.find(f"[data-step='{third['number']}']").bounding_box()
     before = window(page)
     page.tab.mouse.move(box["x"] + 5, box["y"] + 5)
     page.tab.mouse.down()
@@ -823,10 +776,6 @@ def test_the_menu_of_an_event(page: Page, client: Asking, prof: profiles.Profile
     assert page.column("launches", "kernel") == [copied]
     assert f"launches.f.id=%3D{id_}" in page.parameters()
     assert page.find(f"aside[data-drawer='launch:{id_}']").count() == 1
-
-
-TIMES = """row => [row.dataset.group ?? row.dataset.total ?? row.dataset.part,
-    ...["base", "other", "delta"].map((key) => Number(row.querySelector(`[data-${key}]`).dataset[key]))]"""
 
 
 @pytest.mark.statement("WC01", "WC02", "WC03")
