@@ -43,7 +43,7 @@ def _same(cell: Any) -> Any:
 
 
 class Key(NamedTuple):
-    """Property that events can be grouped by. `of`: the column of `event`, or `worker`, that decides it; `query`: its
+    """Property that events can be grouped by. `of`: the column of `event`, or of _OF_ID, that decides it; `query`: its
     values and what `convert` makes the cells of; empty if the value itself is the cell."""
 
     column: Column
@@ -98,6 +98,7 @@ KEYS = {
             "select id, shared_memory_bytes from geometry", int, "B",
         ),
         _key("worker", "Worker", "Process that launched it.", "worker", "worker"),
+        _key("step", "Step", "Number of the step in which it was launched.", "step", kind=int),
         _key("device", "Device", "Number of the device.", "device", kind=int),
         _key("stream", "Stream", "Number of the stream.", "stream", kind=int),
         _key(
@@ -118,6 +119,7 @@ SUMS = ("calls", "gpu_ns", *_AMOUNTS, *filter(None, _AMOUNTS.values()))
 APART = ("operator", "tc", "verdict")
 NEEDED = (*APART, "duration_ns", *_AMOUNTS)
 UNKNOWN = 3  # use of tensor cores, in op_kernel_stat
+_OF_ID = ("worker", "step")  # what the id of an event tells
 _NONE = -1  # a missing key
 
 
@@ -150,23 +152,38 @@ def _merged(table: pa.Table, by: list[str]) -> pa.Table:
 
 
 def rows(source: Source, columns: Iterable[str], kinds: Iterable[int]) -> pd.DataFrame:
-    """Return SUMS, gpu_min_ns and gpu_max_ns of the events of some kinds by columns of `event`, or `worker`, and APART,
-    in the order of these."""
+    """Return SUMS, gpu_min_ns and gpu_max_ns of the events of some kinds by columns of `event` or _OF_ID, and APART, in
+    the order of these."""
     own = [name for name in dict.fromkeys(columns) if name not in APART]
-    read = tuple(dict.fromkeys(("id", "kind", *(name for name in own if name != "worker"), *NEEDED)))
+    read = tuple(dict.fromkeys(("id", "kind", *(name for name in own if name not in _OF_ID), *NEEDED)))
+    step, begin = _steps(source) if "step" in own else (np.empty(0, np.int64), np.empty(0, np.int64))
     parts = []
     for first, last in spans(source):
         for event in source.store.parts("event", read, first, last):
-            keys = {
-                name: worker_of(event["id"].values) if name == "worker" else codes(event[name])
-                for name in own
-            }
+            id_ = event["id"].values
+            keys = {name: codes(event[name]) for name in own if name not in _OF_ID}
+            if "worker" in own:
+                keys["worker"] = worker_of(id_)
+            if "step" in own:
+                keys["step"] = step[np.searchsorted(begin, id_, side="right") - 1]
             parts.append(added({"kind": event["kind"].values, **keys}, event))
     by = ["kind", *own, *APART]
     if not parts:
         return pd.DataFrame(columns=[*by[1:], *SUMS, "gpu_min_ns", "gpu_max_ns"], dtype=np.int64)
     table: pd.DataFrame = _merged(pa.concat_tables(parts), by).to_pandas()
     return table[table.pop("kind").isin(list(kinds))].sort_values(by[1:], ignore_index=True)
+
+
+def _steps(source: Source) -> tuple[Ints, Ints]:
+    """Return the numbers of the aggregated steps of all workers, and the ids of their first events, ascending."""
+    used = source.aggregation
+    rows = source.store.rows(
+        """select number, first_event from iteration where iteration_set = ? and number between ? and ?
+           order by first_event, number""",
+        (used.iteration_set, used.first, used.last),
+    )
+    number, first = np.array(rows, np.int64).reshape(-1, 2).T
+    return number, first
 
 
 def grouped(source: Source, sums: pd.DataFrame, by: Sequence[str]) -> tuple[Ints, pd.DataFrame]:

@@ -26,6 +26,7 @@ _BY = {
     "shapes": ("operator", "shapes"),
     "direction": ("direction",),
     "worker": ("worker",),
+    "step": ("step",),
     "stream": ("worker", "device", "stream"),
 }
 _KEYS = (
@@ -40,6 +41,7 @@ _KEYS = (
     "worker",
     "device",
     "stream",
+    "step",
 )
 _ORDER = (*_KEYS, *_MEASURES[:8], "tc_eligible", *_MEASURES[8:])
 
@@ -53,7 +55,7 @@ _ORDER = (*_KEYS, *_MEASURES[:8], "tc_eligible", *_MEASURES[8:])
             "group_by",
             "What each row covers: kernels of one name; of one name and operator; of one name, operator, launch "
             "geometry, registers and shared memory; or of one module, source line, type of operation, operator and "
-            "shapes, direction, worker, or stream.",
+            "shapes, direction, worker, step, or stream.",
             {
                 value: tuple(key for key in (*_KEYS, "tc_eligible") if key not in by)
                 for value, by in _BY.items()

@@ -330,9 +330,9 @@ def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
     assert (eligible["mm"], eligible["cross_entropy"], eligible[None]) == (True, False, None)
 
 
-def test_kernels_can_be_grouped_by_what_launched_them(tmp_path: Path) -> None:
+def test_kernels_can_be_grouped_by_what_launched_them() -> None:
     """Two calls of mm and one of relu, of 40, 20 and 5 ns on stream 7, and a kernel of 9 ns on stream 8 that nothing
-    launched."""
+    launched. The last three are in the second of two steps."""
     mm = call("torch.mm", (4, 8), (8, 2), trace=("train.py:9", "model.py:3"), module="net")
     relu = call("torch.relu", (4, 2), trace=("train.py:9", "model.py:4"), module="net.act")
     what = recording(f"""
@@ -344,8 +344,11 @@ def test_kernels_can_be_grouped_by_what_launched_them(tmp_path: Path) -> None:
             > 5 relu_kernel
         > 9 stream=8 other
     """)
-    prof = profiles.load(write_nsys(tmp_path / "net.sqlite", what))
+    second = what.launches[1].start - 1
+    what.steps = [(5, 0, second), (6, second, max(kernel.end for kernel in what.kernels))]
+    prof = load(what)
     expected = {
+        "step": {(0,): (1, 40), (1,): (3, 34)},
         "module": {("net",): (2, 60), ("net.act",): (1, 5), (None,): (1, 9)},
         "line": {("model.py:3",): (2, 60), ("model.py:4",): (1, 5), (None,): (1, 9)},
         "shapes": {
