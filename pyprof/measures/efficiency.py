@@ -20,13 +20,14 @@ how much memory moved is unknown, and so is the efficiency. Its bound is then th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from pyprof.core.model import Bools
+from pyprof.core.model import Bools, Floats, Ints
 from pyprof.facts.steps.source import Source
 from pyprof.measures.columns import Column
 from pyprof.measures.launches import APART, SUMS
@@ -48,7 +49,7 @@ WHY = {
 _ALGORITHM = "it computes by Winograd or FFT: fewer FLOPs than its definition has, and it is unknown how many"
 _CACHE = "faster than memory: its data was in a cache, and it is unknown how much"
 _HELPER = "another kernel of its call carries the work"
-_FLOATS = ("flops", "bytes")
+_USED = tuple(name for name in SUMS if name not in ("calls", "flops", "bytes"))
 _NO_KERNEL = "it launched no kernel itself"
 _NO_TIME = "it took no time"
 _COPY = "copies and sets have none"
@@ -148,19 +149,19 @@ def _of_operators(source: Source, by: Sequence[str]) -> pd.DataFrame:
     return figures(source, table, names)
 
 
-def _reasons(source: Source, rows: pd.DataFrame) -> dict[str, Any]:
+def _reasons(source: Source, rows: dict[str, Ints]) -> dict[str, Ints]:
     """Return the columns WHY of rows: their time without a roofline, by why it is unknown. Within a row FLOPs, bytes
     and peaks are told apart by their times."""
     unlinked, shapeless = source.store.cached(("operators of efficiency",), lambda: _operators_of(source))
-    operator = rows["operator"].to_numpy(np.int64)
     left, flops, size = (rows[f"{name}_unknown_ns"] for name in ("roofline", "flops", "bytes"))
-    shaped = ~(unlinked | shapeless)[operator]
+    linked = ~unlinked[rows["operator"]]
+    shaped = linked & ~shapeless[rows["operator"]]
     return {
-        "unlinked_ns": left.where(unlinked[operator], 0),
-        "shapeless_ns": left.where((shapeless & ~unlinked)[operator], 0),
-        "flopless_ns": flops.clip(upper=left).where(shaped, 0),
-        "byteless_ns": (size.clip(upper=left) - flops).clip(lower=0).where(shaped, 0),
-        "peakless_ns": (left - size.clip(lower=flops)).clip(lower=0).where(shaped, 0),
+        "unlinked_ns": np.where(linked, 0, left),
+        "shapeless_ns": np.where(linked & ~shaped, left, 0),
+        "flopless_ns": np.where(shaped, np.minimum(flops, left), 0),
+        "byteless_ns": np.where(shaped, np.maximum(np.minimum(size, left) - flops, 0), 0),
+        "peakless_ns": np.where(shaped, np.maximum(left - np.maximum(flops, size), 0), 0),
     }
 
 
@@ -175,17 +176,23 @@ def _operators_of(source: Source) -> tuple[Bools, Bools]:
 
 def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Return the figures of groups of rows, which have the columns `by`, and SUMS and APART of `launches`."""
-    table = table.astype(dict.fromkeys((*APART, *(name for name in SUMS if name not in _FLOATS)), np.int64))
-    table = table.assign(**_reasons(source, table))
+    grouped = table.groupby(list(by), sort=True)
+    group, index = grouped.ngroup().to_numpy(np.int64), grouped.size().index
+    rows = {name: table[name].to_numpy(np.int64) for name in (*APART, *_USED)}
     # Winograd and FFT: how many FLOPs they execute is unknown; the roofline of the definition is no limit of theirs.
-    other = table["hardware_unknown_ns"] > table["roofline_unknown_ns"]
-    table["least_ns"] = table["roofline_ns"].mask(other, 0)
-    table["least_unknown_ns"] = table["roofline_unknown_ns"].mask(other, table["gpu_ns"])
-    table["executed_ns"] = (table["gpu_ns"] - table["roofline_unknown_ns"]).where(other, 0)
-    keys = list(by)
-    sums = table.groupby(keys, sort=True)[[*SUMS, *WHY, "least_ns", "least_unknown_ns", "executed_ns"]].sum()
-    out = pd.DataFrame(index=sums.index)
+    other = rows["hardware_unknown_ns"] > rows["roofline_unknown_ns"]
+    rows |= _reasons(source, rows) | {
+        "least_ns": np.where(other, 0, rows["roofline_ns"]),
+        "least_unknown_ns": np.where(other, rows["gpu_ns"], rows["roofline_unknown_ns"]),
+        "executed_ns": np.where(other, rows["gpu_ns"] - rows["roofline_unknown_ns"], 0),
+        # Of kernels that use tensor cores, or are no products, there is nothing that these could do.
+        "idle_ns": np.where(np.isin(rows["tc"], (_TC_USED, _TC_NOT_APPLICABLE)), 0, rows["gpu_ns"]),
+    }
+    sums = {name: np.zeros(len(index), np.int64) for name in rows if name not in APART}
+    for name, values in sums.items():
+        np.add.at(values, group, rows[name])
     total = sums["gpu_ns"]
+    out: dict[str, Any] = {}
     for name, needed, unknown in (
         ("efficiency", sums["least_ns"], "least"),
         ("hfu", sums["hardware_ps"] / 1000, "hardware"),
@@ -193,49 +200,58 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     ):
         known = total - sums[f"{unknown}_unknown_ns"]
         only_zeros = (needed == 0) & (known < total)
-        out[name] = (100 * needed / known.where(known > 0)).where(~only_zeros) if source.gpu else np.nan
+        out[name] = np.where(only_zeros, np.nan, _percent(needed, known))
         if name != "mfu":
-            share = 100 * known / total.where(total > 0) if source.gpu else np.nan
-            out["roofline_known" if unknown == "least" else "hfu_known"] = share
-    out["hfu"] = out["hfu"].mask(out["hfu"] > MOST)
+            out["roofline_known" if unknown == "least" else "hfu_known"] = _percent(known, total)
+    out["hfu"] = np.where(out["hfu"] > MOST, np.nan, out["hfu"])
+    verdicts = source.store.rows("select id, bound, tensor_cores from verdict")
     for name, place in (("bound", 1), ("tcwhy", 2)):
-        texts = {
-            row[0]: row[place] for row in source.store.rows("select id, bound, tensor_cores from verdict")
-        }
-        verdict = _most(table.assign(text=table["verdict"].map(texts)), keys)
-        out[name] = verdict["text"].reindex(out.index)
-        out[f"{name}_share"] = verdict["share"].reindex(out.index)
+        texts = {row[0]: row[place] for row in verdicts}
+        out[name], out[f"{name}_share"] = _most(group, len(index), rows["verdict"], rows["gpu_ns"], texts)
     in_cache = out["efficiency"] > 100
-    out["efficiency"] = out["efficiency"].mask(in_cache)
     cached = in_cache & (out["bound"] == "memory")
-    out["bound"] = out["bound"].mask(cached, "cache")
-    out["bound_share"] = out["bound_share"].mask(cached)
     helpers = out["bound"] == "-"  # another kernel carries their work, and their time is part of its call's
-    out["efficiency"] = out["efficiency"].mask(helpers)
-    idle = table["gpu_ns"].where(~table["tc"].isin((_TC_USED, _TC_NOT_APPLICABLE)), 0)
-    idle = idle.groupby([table[key] for key in keys], sort=True).sum()
-    latency = (out["efficiency"] < LATENCY) & out["bound"].isin(("compute", "memory")) & (idle == 0)
-    out["bound"] = out["bound"].mask(latency, "latency")
-    out["bound_share"] = out["bound_share"].mask(latency)
+    out["efficiency"] = np.where(in_cache | helpers, np.nan, out["efficiency"])
+    limited = np.isin(out["bound"].astype(str), ("compute", "memory"))
+    latency = (out["efficiency"] < LATENCY) & limited & ~cached & (sums["idle_ns"] == 0)
+    out["bound"] = np.where(cached, "cache", np.where(latency, "latency", out["bound"]))
+    out["bound_share"] = np.where(cached | latency, np.nan, out["bound_share"])
     texts_of = {**WHY, "executed_ns": _ALGORITHM}
-    reasons = sums[list(texts_of)].to_numpy()
-    text = np.array(list(texts_of.values()), object)[reasons.argmax(axis=1)]
-    longest = pd.Series(text, sums.index, dtype=object).where(reasons.max(axis=1) > 0)
-    why = longest.mask(in_cache, _CACHE).mask(helpers, _HELPER).mask(total <= 0, _NO_TIME)
-    out["roofline_why"] = why if source.gpu else None
-    return out[list(KEYS)]
+    reasons = np.stack([sums[name] for name in texts_of])
+    why = np.array(list(texts_of.values()), object)[reasons.argmax(axis=0)]
+    why[reasons.max(axis=0) <= 0] = None
+    for said, text in ((in_cache, _CACHE), (helpers, _HELPER), (total <= 0, _NO_TIME)):
+        why[said] = text
+    out["roofline_why"] = why
+    if not source.gpu:
+        out |= dict.fromkeys(("efficiency", "roofline_known", "hfu", "hfu_known", "mfu"), np.nan)
+        out["roofline_why"] = None
+    return pd.DataFrame({key: out[key] for key in KEYS}, index=index)
 
 
-def _most(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return, for each group, the text with the most time, and its share of the time of all known ones. A text of `-`,
-    of what carries no work, counts only where there is no other."""
-    known = table[table["text"].notna()]
-    empty = known["text"] == "-"
-    applies = known[~empty]
-    sums = applies.groupby([*keys, "text"], sort=True)["gpu_ns"].sum().reset_index()
-    first = sums.sort_values([*keys, "gpu_ns", "text"], ascending=[*[True] * len(keys), False, True])
-    first = first.drop_duplicates(keys).set_index(keys)
-    total = sums.groupby(keys, sort=True)["gpu_ns"].sum()
-    out = first[["text"]].assign(share=100 * first["gpu_ns"] / total.where(total > 0))
-    rest = known[empty].drop_duplicates(keys).set_index(keys)[["text"]].assign(share=np.nan)
-    return pd.concat([out, rest[~rest.index.isin(out.index)]])
+def _percent(part: Ints | Floats, whole: Ints) -> Floats:
+    """Return a share in percent, missing of nothing."""
+    out = np.full(len(whole), np.nan)
+    np.divide(100 * part, whole, out=out, where=whole > 0)
+    return out
+
+
+def _most(
+    group: Ints, groups: int, verdict: Ints, time: Ints, texts: Mapping[int, str | None]
+) -> tuple[npt.NDArray[np.object_], Floats]:
+    """Return, for each group, the text with the most time, of equal ones the first in the alphabet, and its share of
+    the time of all known ones. A text of `-`, of what carries no work, counts only where there is no other."""
+    names = sorted({text for text in texts.values() if text is not None} - {"-"})
+    code = np.full(max(texts, default=0) + 1, len(names) + 1)  # unknown
+    for number, text in texts.items():
+        if text is not None:
+            code[number] = len(names) if text == "-" else names.index(text)
+    sums, seen = np.zeros((groups, len(names) + 2), np.int64), np.zeros((groups, len(names) + 2), bool)
+    np.add.at(sums, (group, code[verdict]), time)
+    seen[group, code[verdict]] = True
+    own = np.where(seen, sums, -1)[:, : len(names)]
+    known, first = own.max(axis=1, initial=-1), own.argmax(axis=1) if names else np.zeros(groups, np.int64)
+    text = np.array([*names, None], object)[first]
+    text[known < 0] = None
+    text[(known < 0) & seen[:, len(names)]] = "-"
+    return text, np.where(known >= 0, _percent(known, sums[:, : len(names)].sum(axis=1)), np.nan)

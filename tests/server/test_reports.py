@@ -46,7 +46,7 @@ def test_the_list_of_reports(client):
     assert list(found) == REPORTS
     one = found["kernel_summary"]
     assert one["options"][0]["default"] == "name"
-    assert one["options"][0]["choices"]["properties"] == []
+    assert found["operator"]["options"][0]["choices"]["stack"] == []
     assert [c["key"] for c in one["columns"]] == [c.key for c in find("kernel_summary").all_columns]
     assert {c["key"]: c["kind"] for c in one["columns"]}["tc"] == "bool"
 
