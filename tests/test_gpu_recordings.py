@@ -361,7 +361,7 @@ def test_what_prepares_a_gradient_carries_none_of_it():
 def test_waits_for_launches_have_one_value():
     """The finding, the bar of the mean step and the report of idle time: two steps, both steady, and no data loader."""
     profile = captured("transformer_bf16")
-    idle = profile.report("idle", group_by="cause").set_index("cause")["total_ns"]
+    idle = profile.report("idle", by="cause").set_index("cause")["total_ns"]
     steps = profile.report("step_time", categories="phase")
     findings = profile.report("expert_systems").set_index("rule")
     assert not steps["partial"].any()

@@ -93,7 +93,7 @@ EVERYTHING = "select id from ranges order by id"
 CALLS = {
     "overview": call("overview"),
     "findings": call("findings"),
-    "rows": call("run_report", name="idle", options={"group_by": "cause"}, sort="-total_ns", limit=1),
+    "rows": call("run_report", name="idle", options={"by": "cause"}, sort="-total_ns", limit=1),
     "operator": call("explain", kind="operator", id="LINEAR_1"),
     "gap": call("explain", kind="gap", id="longest"),
     "kernels": call("query", sql="select id, duration_ns from kernels where op_id = 'LINEAR_1' order by id"),
@@ -112,7 +112,7 @@ def test_an_agent_finds_what_is_slow_and_why(recording: Path, answers: dict[str,
     assert not [name for name, answer in answers.items() if answer.failed]
     names = ("overview", "findings", "rows", "operator", "gap", "kernels", "same", "event")
     overview, findings, rows, operator, gap, kernels, same, event = (answers[name] for name in names)
-    idle = prof.report("idle", group_by="cause").iloc[0]
+    idle = prof.report("idle", by="cause").iloc[0]
     (row,) = (dict(zip(rows.value["columns"], cells)) for cells in rows.value["rows"])
     assert (row["cause"], row["total_ns"]) == (idle["cause"], idle["total_ns"])
     first = findings.value["findings"][0]

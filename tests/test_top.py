@@ -379,7 +379,7 @@ def test_enter_shows_details_and_o_the_address(prof: profiles.Profile) -> None:
         assert f"Longest {duration(line['longest_ns'])}" in screen
         assert str(line["advice"])[:40] in screen
         assert str(line["stack"]).split("\n")[-1] in terminal.reading
-        assert "#/gpus?idle.o.group_by=place&idle.f.cause=%3Dlaunch-bound" in await terminal.press("o")
+        assert "#/gpus?idle.o.by=place&idle.f.cause=%3Dlaunch-bound" in await terminal.press("o")
         await terminal.press("q", "6", "o")
         await terminal.press("3", "b", "o", "b", "o", "b", "down", "o", "1", "o")
 

@@ -6,11 +6,11 @@ import { compare, folded } from "../src/api/rows";
 
 // The server's answers, which tests/server/test_one_file_tables.py writes.
 const golden = JSON.parse(readFileSync(new URL("../../tests/golden/page/tables.json", import.meta.url), "utf8"));
-const option = { name: "group_by", default: "name" };
+const option = { name: "by", default: "name" };
 const data = {
   left_out: [],
   answers: { reports: [{ name: "operator", options: [option] }], "timeline/colors\nby=type": { groups: [] } },
-  tables: { "reports/operator": golden.table, "reports/operator\ngroup_by=shapes": { ...golden.table, ids: [] } },
+  tables: { "reports/operator": golden.table, "reports/operator\nby=shapes": { ...golden.table, ids: [] } },
   trees: { "trees/modules": golden.tree },
   texts: { label: { 3: "net" } },
   tiles: { "4 10": [-1, 5] },
@@ -35,13 +35,13 @@ test("a file unfolds a tree as the server does", async () => {
 });
 
 test("an option that is as by default is no other question", async () => {
-  expect(await inline.get("reports/operator", { group_by: "name" })).toMatchObject({ total: 60 });
-  expect(await inline.get("reports/operator", { group_by: "shapes", run: "a", aggregation: 1 })).toMatchObject({ total: 60 });
+  expect(await inline.get("reports/operator", { by: "name" })).toMatchObject({ total: 60 });
+  expect(await inline.get("reports/operator", { by: "shapes", run: "a", aggregation: 1 })).toMatchObject({ total: 60 });
   expect(keyOf("timeline/colors", { by: "type", run: "x", v: "3", worker: undefined })).toBe("timeline/colors\nby=type");
 });
 
 test("what is not in the file is told in a sentence", async () => {
-  await expect(inline.get("reports/operator", { group_by: "stack" })).rejects.toMatchObject({ type: "absent", detail: ABSENT });
+  await expect(inline.get("reports/operator", { by: "stack" })).rejects.toMatchObject({ type: "absent", detail: ABSENT });
   await expect(inline.get("timeline/flows", { of: "launch:3" })).rejects.toMatchObject({ detail: ABSENT });
   await expect(inline.bytes("timeline/roofline", { worker: 0 })).rejects.toMatchObject({ detail: ABSENT });
   expect(await inline.get("timeline/texts", { of: ["label,3,4"] })).toEqual({ label: { 3: "net", 4: "(name not in this file)" } });

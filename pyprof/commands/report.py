@@ -83,15 +83,21 @@ def add_arguments(parser: Parser) -> None:
             metavar="CHOICE",
             help="for some reports; a wrong choice lists the valid ones",
         )
+    parser.add_argument("--group-by", metavar="CHOICE", help=argparse.SUPPRESS)  # the former name of --by
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the report, the overview, or the list of reports."""
+    from pyprof.core.frame import say
+
     if arguments.file is None:
         arguments.name, arguments.file = None, arguments.name
     if arguments.file is None:
         print(f"usage: {arguments.prog} [NAME] FILE\n\n{names()}")
         return
+    if arguments.group_by is not None:
+        say(arguments.prog, "--group-by is --by now.")
+        arguments.by = arguments.group_by
     choices = {name: value for name in options() if (value := getattr(arguments, name)) is not None}
     if arguments.name is None:
         _overview(arguments, choices)

@@ -91,7 +91,7 @@ class Fleet:
     def stragglers(self) -> pd.DataFrame:
         """Return one row per worker and device: how often it came last to a collective, how late, and why (report
         stragglers)."""
-        return self.report("stragglers", group_by="rank")
+        return self.report("stragglers", by="rank")
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables that lie in the store as files of Parquet, by their names."""

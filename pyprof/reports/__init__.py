@@ -66,8 +66,8 @@ class Option(NamedTuple):
 def _flag(option: str) -> str:
     """Return an option as typed on the command line.
 
-    >>> _flag("group_by")
-    '--group-by'
+    >>> _flag("by")
+    '--by'
     """
     return "--" + option.replace("_", "-")
 

@@ -59,7 +59,7 @@ _COLUMNS = (
     _COLUMNS,
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers besides the cause: nothing, the source line, or the place.",
             {
                 "cause": _PLACE,
@@ -70,8 +70,8 @@ _COLUMNS = (
     ),
     view=View("Time", sums="total_ns"),
 )
-def account(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per worker, device and cause, and with --group-by its place; the rows add up to the steady steps.
+def account(source: Source, by: str) -> pd.DataFrame:
+    """One row per worker, device and cause, and with --by its place; the rows add up to the steady steps.
     Where several things ran, the time belongs to the first of this order, and of equal ones to the first to begin:
     kernels, copies, sets, communication. The time of a kernel is divided: useful is what the FLOPs that the model
     needs take at the peak of the device's 16 bit matrix units, so that its share is the model FLOPs utilization
@@ -86,7 +86,7 @@ def account(source: Source, group_by: str) -> pd.DataFrame:
     thread: phases of its operators, waits for the data loader, collectives that run on the host (communication),
     garbage collection, saving, and what is outside of operators, by function or line where these were recorded,
     else by the operator that follows."""
-    keys = {"cause": (), "line": ("line",), "place": _PLACE}[group_by]
+    keys = {"cause": (), "line": ("line",), "place": _PLACE}[by]
     peaks = {
         device: max(gpu.peak(name, True) or 0.0 for name in ("bfloat16", "float16"))
         for device, gpu in Run(source).gpus.items()

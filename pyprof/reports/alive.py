@@ -85,7 +85,7 @@ def _hidden(keys: tuple[str, ...]) -> tuple[str, ...]:
     needs="allocations: pyprof run --memory, or profile_memory=True in torch.profiler",
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: an operator, a module, a source line, an operator with its input shapes, the phases "
             "of allocation and release, or one allocation.",
             {name: _hidden(keys) for name, keys in _KEYS.items()},
@@ -93,7 +93,7 @@ def _hidden(keys: tuple[str, ...]) -> tuple[str, ...]:
     ),
     view=View("Memory", sort="-bytes", sums="allocations bytes unreleased"),
 )
-def alive(source: Source, group_by: str) -> Iterator[pd.DataFrame]:
+def alive(source: Source, by: str) -> Iterator[pd.DataFrame]:
     """Memory in use when most is, in the aggregated iterations: per worker and device one row per group, sorted by
     bytes. An allocation is in use until it is released, or until the next event at its address. The row "before the
     recording" has what is released in the recording but was allocated before. The row "no allocation recorded" is what
@@ -101,10 +101,10 @@ def alive(source: Source, group_by: str) -> Iterator[pd.DataFrame]:
     than the events. Without a count there is no such row, and shares are of all rows; what has no address, so that its
     release is not known, is the row "address not recorded". Whether a block holds a
     parameter, a gradient or a state of the optimizer is not recorded; the phases of its allocation and release are."""
-    return moment(source, group_by, None)
+    return moment(source, by, None)
 
 
-def moment(source: Source, group_by: str, at: int | None) -> Iterator[pd.DataFrame]:
+def moment(source: Source, by: str, at: int | None) -> Iterator[pd.DataFrame]:
     """Yield the report's rows for a moment in ns since the first event, None for the peak of each device. Of several
     events in that ns the moment is after the one that leaves the most in use."""
     any_rows = False
@@ -113,7 +113,7 @@ def moment(source: Source, group_by: str, at: int | None) -> Iterator[pd.DataFra
         if position is None:
             continue
         any_rows = True
-        table = _grouped(_in_use(source, events, *position), events, position[0], group_by)
+        table = _grouped(_in_use(source, events, *position), events, position[0], by)
         yield _complete(table.assign(at_ns=position[1], **_figures(source, events, position[0])))
     if not any_rows:
         yield _complete(pd.DataFrame())
@@ -225,11 +225,11 @@ def _until(end: Ints, temporary: Bools, unreleased: Bools, phase: Any) -> Any:
     return text
 
 
-def _grouped(table: pd.DataFrame, events: Allocations, place: int, group_by: str) -> pd.DataFrame:
+def _grouped(table: pd.DataFrame, events: Allocations, place: int, by: str) -> pd.DataFrame:
     """Return sums by the keys of a choice, and the row of what no allocation explains."""
-    keys, total = list(_KEYS[group_by]), _allocated(events, place)
+    keys, total = list(_KEYS[by]), _allocated(events, place)
     table[keys[0]] = table[keys[0]].mask(table["older"], BEFORE)
-    if group_by != "allocation":
+    if by != "allocation":
         how = {"allocations": "sum", "bytes": "sum", "unreleased": "sum", "age_ns": "max"}
         table = table.groupby(keys, dropna=False, sort=True).agg(how).reset_index()
     table = table.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)

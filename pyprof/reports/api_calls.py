@@ -53,7 +53,7 @@ _KEYS = {"thread": "thread", "text": "name", "kind": "kind"}  # columns of calls
     ),
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: a function, or a function on a thread.",
             {"name": _PER_THREAD, "thread": ()},
         ),
@@ -61,9 +61,9 @@ _KEYS = {"thread": "thread", "text": "name", "kind": "kind"}  # columns of calls
     needs="calls of the CUDA or HIP API",
     view=View("Kernels", sort="-total_ns", sums="calls total_ns kernels copies"),
 )  # fmt: skip
-def api_calls(source: Source, group_by: str) -> pd.DataFrame:
+def api_calls(source: Source, by: str) -> pd.DataFrame:
     """One row per function of the CUDA or HIP API called in the aggregated iterations, sorted by total time; with
-    --group-by=thread, one per worker, thread and function. Values of several workers are summed. Return values are
+    --by=thread, one per worker, thread and function. Values of several workers are summed. Return values are
     not recorded. A recording without a GPU has no rows."""
     texts = source.store.rows("select id, text from string")
     names, code = distinct(((number, without_version(text)) for number, text in texts), (None,))
@@ -72,7 +72,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
         pd.concat([part.table for part in parts]) if parts else pd.DataFrame(columns=_CALLS, dtype=np.int64)
     )
     calls["name"] = code[calls.pop("text").to_numpy(np.int64)]
-    keys = ["name", "kind"] if group_by == "name" else ["worker", "thread", "name", "kind"]
+    keys = ["name", "kind"] if by == "name" else ["worker", "thread", "name", "kind"]
     grouped = calls.groupby(keys, sort=True)
     row = grouped.ngroup().to_numpy()
     table = grouped[["kernels", "copies"]].sum().reset_index()
@@ -91,7 +91,7 @@ def api_calls(source: Source, group_by: str) -> pd.DataFrame:
         table[f"{name}_ns"] = sums[name]
     table["name"] = [names[number][0] for number in table["name"].tolist()]
     table["kind"] = [API_KINDS[number] for number in table["kind"].tolist()]
-    if group_by == "thread":
+    if by == "thread":
         workers = reads.worker_names(source.store)
         tids = dict(source.store.rows("select id, tid from thread"))
         table["worker"] = [workers[number] for number in table["worker"].tolist()]

@@ -54,16 +54,16 @@ _CPU = "operator"  # kind of the "kernels" of a recording without a GPU
     ),
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: a category; a category and kind of kernel; or a category, kind and operator.",
             {"category": ("kind", "operator"), "kind": ("operator",), "operator": ()},
         ),
     ),
     view=View("Operators", sort="-time_ns", sums="calls time_ns flops bytes tc_ns no_tc_ns tc_unknown_ns"),
 )  # fmt: skip
-def categories(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per category of work launched in the aggregated iterations, sorted by time; --group-by=kind and
-    --group-by=operator split each category. The kind of a kernel decides its category, or the operator that launched
+def categories(source: Source, by: str) -> pd.DataFrame:
+    """One row per category of work launched in the aggregated iterations, sorted by time; --by=kind and
+    --by=operator split each category. The kind of a kernel decides its category, or the operator that launched
     it if the kernel's name does not tell. So the parts of one call are in several categories, as the copies in a linear
     layer; reports by operator or type have the call as a whole. Values of several workers and devices are
     summed. Without a GPU, times are the operators' own time, and busy time and tensor core columns are empty."""
@@ -88,7 +88,7 @@ def categories(source: Source, group_by: str) -> pd.DataFrame:
         sums.append(_sums(event).groupby(pair).sum())
         start = event["start_ns"].values
         intervals.append((pair, device, start, start + event["duration_ns"].values))
-    row, keys = _keys(source, numbers, group_by)
+    row, keys = _keys(source, numbers, by)
     added = pd.concat(sums)
     table = keys.join(added.groupby(row[added.index.to_numpy()]).sum())
     table["busy_ns"] = _busy(row, intervals, len(table), len(places))
@@ -126,7 +126,7 @@ def _sums(event: dict[str, Values]) -> pd.DataFrame:
     return pd.DataFrame(sums)
 
 
-def _keys(source: Source, pairs: Iterable[int], group_by: str) -> tuple[Ints, pd.DataFrame]:
+def _keys(source: Source, pairs: Iterable[int], by: str) -> tuple[Ints, pd.DataFrame]:
     """Return the row number of each pair of a kernel's name and a call, and a table of each row's category, kind and
     operator."""
     names = {
@@ -139,7 +139,7 @@ def _keys(source: Source, pairs: Iterable[int], group_by: str) -> tuple[Ints, pd
         text, kind = names[pair >> 32]
         mod, op = sites.get((pair & 0xFFFFFFFF) - 1, (None, None))
         rows.append({"category": _category(text, kind, mod, op), "kind": kind, "operator": op})
-    keys = ["category", "kind", "operator"][: ("category", "kind", "operator").index(group_by) + 1]
+    keys = ["category", "kind", "operator"][: ("category", "kind", "operator").index(by) + 1]
     table = pd.DataFrame(rows, columns=["category", "kind", "operator"])
     row = table.groupby(keys, sort=True, dropna=False).ngroup().to_numpy()
     return row, table.assign(row=row).drop_duplicates("row").set_index("row").sort_index()

@@ -84,7 +84,7 @@ _KEYS = ["name", "group", "size", "dtype", "up_to", "how"]
     needs="collectives on a GPU",
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers besides the kind, the size and the type: all groups of as many ranks, or one.",
             {"size": ("process_group",), "group": ("groups",)},
         ),
@@ -92,9 +92,9 @@ _KEYS = ["name", "group", "size", "dtype", "up_to", "how"]
     of_summary=True,
     view=View("Communication"),
 )
-def over_ranks(source: Source, group_by: str) -> pd.DataFrame:
+def over_ranks(source: Source, by: str) -> pd.DataFrame:
     """One row per collective, number of ranks of its group, data type and size class over all ranks, sorted by latency,
-    for collectives that a rank launched in the aggregated iterations; with --group-by=group, one per process group as
+    for collectives that a rank launched in the aggregated iterations; with --by=group, one per process group as
     well; for one worker, those that it takes part in, with what is known of all ranks. The kernels of a collective are
     matched as in communication, which has the same figures per rank. Collectives that are not aligned have rows of
     their own, without skew and without a transfer time apart from waiting."""
@@ -107,7 +107,7 @@ def over_ranks(source: Source, group_by: str) -> pd.DataFrame:
             own | (selected["instance"] >= 0) & selected["instance"].isin(selected["instance"][own])
         ]
     calls = _calls(source, launches, selected)
-    keys = [key for key in _KEYS if key != "group" or group_by == "group"]
+    keys = [key for key in _KEYS if key != "group" or by == "group"]
     table = calls.groupby(keys, sort=True, dropna=False).agg(
         calls=("kernels", "size"), kernels=("kernels", "sum"), bytes=("bytes", "sum"), sized=("sized", "all"),
         latency_ns=("latency", "sum"), aligned=("aligned", "all"), wait_ns=("wait", "sum"),
@@ -123,7 +123,7 @@ def over_ranks(source: Source, group_by: str) -> pd.DataFrame:
     groups = grouped["group"].nunique().astype("Int64").reset_index(drop=True)
     table["groups"] = groups.where(groups > 0)
     table["ranks"] = grouped["rank"].nunique().to_numpy()
-    table["process_group"] = table["group"] if group_by == "group" else None
+    table["process_group"] = table["group"] if by == "group" else None
     table = _add_rates(table)
     table["note"] = _notes(table)
     return table

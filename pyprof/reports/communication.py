@@ -78,7 +78,7 @@ _COLUMNS = (
     needs="collectives on a GPU",
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: one kind of collective, or all collectives of a step.",
             {"collective": ("step",), "step": _KIND},
         ),
@@ -90,9 +90,9 @@ _COLUMNS = (
         sums="calls bytes latency_ns aligned aligned_ns transfer_ns wait_ns",
     ),
 )
-def communication(source: Source, group_by: str) -> pd.DataFrame:
+def communication(source: Source, by: str) -> pd.DataFrame:
     """One row per worker, device, collective, process group and data type, sorted by latency, for kernels of
-    collectives launched in the aggregated iterations; with --group-by=step, one per worker, device and step, in step
+    collectives launched in the aggregated iterations; with --by=step, one per worker, device and step, in step
     order. Kernels on several ranks are matched as one collective by process group and sequence number where both are
     recorded, else by order in the process group, else by order; by order only if all ranks have the same number of
     each kind, and if kernels on one clock end together. The shortest of them is the data transfer: its rank came
@@ -102,14 +102,14 @@ def communication(source: Source, group_by: str) -> pd.DataFrame:
     kernels["bytes"] = sizes(kernels)
     for key in ("transfer", "bytes"):
         kernels[f"has_{key}"] = kernels[key].notna()
-    kernels["step"] = step_numbers(source, kernels["event"].to_numpy()) if group_by == "step" else 0
+    kernels["step"] = step_numbers(source, kernels["event"].to_numpy()) if by == "step" else 0
     aligned = kernels["has_transfer"]
     kernels["aligned_ns"] = kernels["duration_ns"].where(aligned, 0)
     kernels["aligned_bytes"] = kernels["bytes"].where(aligned, 0)
     kernels["has_aligned_bytes"] = kernels["has_bytes"] | ~aligned
     kernels["reason"] = kernels["how"].where(~aligned)
     kernels["way"] = kernels["how"].where(aligned)
-    keys = _KEYS if group_by == "collective" else ["worker", "device", "step"]
+    keys = _KEYS if by == "collective" else ["worker", "device", "step"]
     table = kernels.groupby(keys, sort=True, dropna=False).agg(
         calls=("duration_ns", "size"), bytes=("bytes", "sum"), latency_ns=("duration_ns", "sum"),
         aligned=("has_transfer", "sum"), aligned_ns=("aligned_ns", "sum"), transfer_ns=("transfer", "sum"),
@@ -117,7 +117,7 @@ def communication(source: Source, group_by: str) -> pd.DataFrame:
         aligned_sized=("has_aligned_bytes", "all"), least=("size", "min"), most=("size", "max"),
         way=("way", "first"), reason=("reason", "first"), ranks=("ranks", "min"),
     ).reset_index()  # fmt: skip
-    if group_by == "step":
+    if by == "step":
         return _finish(source, table.assign(**dict.fromkeys((*_KIND, "group"))))
     table = _add_bandwidths(source, table).sort_values(
         "latency_ns", ascending=False, kind="stable", ignore_index=True

@@ -32,7 +32,7 @@ _COLUMNS = (
     Column("count", "Count", "count", "Segments of the path."),
     Column("total_ns", "Total (ns)", "ns", "Sum of the segments. All rows add up to the lengths of the steps."),
     Column(
-        "share", "Share (%)", "%", "Total as a share of all rows; with --group-by=step, of those of the step.", float
+        "share", "Share (%)", "%", "Total as a share of all rows; with --by=step, of those of the step.", float
     ),
     Column("longest_ns", "Longest (ns)", "ns", "Longest of the segments."),
     Column("step_ns", "Step (ns)", "ns", "Length of the step's path: the sum of its rows."),
@@ -56,7 +56,7 @@ _SUMS = ("count", "total_ns", "longest_ns")
     _COLUMNS,
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers besides the part: the place, the source line, the operator, nothing, or the step.",
             {name: tuple(key for key in _ALL_KEYS if key not in keys) for name, keys in _KEYS.items()},
         ),
@@ -69,7 +69,7 @@ _SUMS = ("count", "total_ns", "longest_ns")
     ),
     view=View("Time", sort="-total_ns", sums="count total_ns", wholes={"total_ns": "step_ns"}),
 )
-def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
+def critical_path(source: Source, by: str, ranks: str) -> pd.DataFrame:
     """One row per part of the critical path and place, sorted by total time. The path of a step goes back from its end
     (device bounds, as in step_time) to its beginning, always to what had to happen last, so that its parts add up to
     the step. kernel, copy or set, communication: the path is on a device. launch: in the API call that launched what
@@ -81,10 +81,10 @@ def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     without a launch record. What an event on one stream waited for on another is not recorded and is inferred
     (docs/causes.md). If the program marked no steps, iterations are steps; without those, the whole recording is
     one."""
-    keys = [key for key in _KEYS[group_by] if key != "step_ns"]
+    keys = [key for key in _KEYS[by] if key != "step_ns"]
     known: dict[int, Rank] = {}
-    numbers = [] if group_by in ("part", "step") else list(_NUMBERS)
-    of_steps = list(_STEP) if group_by == "step" else []
+    numbers = [] if by in ("part", "step") else list(_NUMBERS)
+    of_steps = list(_STEP) if by == "step" else []
     tables: list[pd.DataFrame] = []
     of_row = ["worker", "part", *of_steps, *numbers]
     for group in paths(source, ranks == "all", known):
@@ -98,7 +98,7 @@ def critical_path(source: Source, group_by: str, ranks: str) -> pd.DataFrame:
     sums["whole"] = (
         sums.groupby(of_steps)["total_ns"].transform("sum") if of_steps else sums["total_ns"].sum()
     )
-    order = ["step", "total_ns"] if group_by == "step" else ["total_ns"]
+    order = ["step", "total_ns"] if by == "step" else ["total_ns"]
     out = sums.sort_values(
         order, ascending=[key == "step" for key in order], kind="stable", ignore_index=True
     )

@@ -187,7 +187,7 @@ def root_cause(row: dict[str, Any]) -> str:
 
 def _last(source: Source) -> pd.Series[Any] | None:
     """Return the row of the rank that is the last in at least half of the collectives; None if there is none."""
-    ranks = find("stragglers", group_by="rank").table(source)
+    ranks = find("stragglers", by="rank").table(source)
     late = ranks[(ranks["times_last"] > 0) & (ranks["collectives"] <= 2 * ranks["times_last"])]
     return late.sort_values("late_ns", ascending=False, kind="stable").iloc[0] if len(late) else None
 

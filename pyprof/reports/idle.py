@@ -73,14 +73,14 @@ _KEYS = {"place": PLACE_COLUMNS, "line": ("line",), "cause": ()}
     needs="a GPU",
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers besides the cause: the place of the host, its source line, or nothing.",
             {"place": (), "line": (*_PLACE, "stack"), "cause": (*_PLACE, "line", "stack")},
         ),
     ),
     view=View("Time", sort="-total_ns", sums="count total_ns"),
 )
-def idle(source: Source, group_by: str) -> pd.DataFrame:
+def idle(source: Source, by: str) -> pd.DataFrame:
     """One row per worker, device, cause and place of the host, sorted by total time, for gaps in which no kernel,
     copy or set ran on the device. A gap has one cause, the first of these that holds. queued: the launch of the event
     after the gap had returned before the gap began, so the device waited for other work of its own. data loader: the
@@ -102,7 +102,7 @@ def idle(source: Source, group_by: str) -> pd.DataFrame:
         window = high - low - int(activity.paused.within(np.array([low]), np.array([high]))[0])
         for device in activity.devices:
             table = idle_sums(activity, device, low, high)
-            rows.append(_sums(table, ["cause", *_KEYS[group_by]], activity.name, device, window))
+            rows.append(_sums(table, ["cause", *_KEYS[by]], activity.name, device, window))
     if not rows:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     return pd.concat([table.astype(object) for table in rows], ignore_index=True)

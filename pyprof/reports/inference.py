@@ -60,16 +60,16 @@ _SUMS = ("requests", *_COUNTS, "tokens", "duration_ns", *_ON_GPU)
     ),
     options=(
         Option(
-            "group_by", "What each row covers: one step, or all steps of a phase.",
+            "by", "What each row covers: one step, or all steps of a phase.",
             {"step": _OF_PHASE, "phase": ("worker", *_OF_STEP)},
         ),
     ),
     needs="ranges around the steps of a server (vLLM, SGLang)",
     view=View("Time"),
 )  # fmt: skip
-def inference(source: Source, group_by: str) -> pd.DataFrame:
+def inference(source: Source, by: str) -> pd.DataFrame:
     """One row per step that a language model server announces in the aggregated iterations, sorted by worker and start;
-    with --group-by=phase, one per phase, sorted by duration. The text of a step's range tells what the step works
+    with --by=phase, one per phase, sorted by duration. The text of a step's range tells what the step works
     on: that of vLLM (execute_context_2(812)_generation_30(30), with sums of lengths where they are recorded) and of
     SGLang (step[EXTEND bs=2 toks=107], step[DECODE bs=32]). Of nested ranges the outer one counts. An event belongs
     to the step in which it was launched, or in which it starts if its launch is not recorded; work launched between
@@ -77,7 +77,7 @@ def inference(source: Source, group_by: str) -> pd.DataFrame:
     ranges = server_steps(source.store)
     frames = [_worker(source.activity(worker_of(low)), source, ranges) for low, _ in spans(source)]
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_ROW)
-    if group_by == "phase":
+    if by == "phase":
         table = _phases(table)
     else:
         names = reads.worker_names(source.store)

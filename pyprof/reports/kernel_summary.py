@@ -52,7 +52,7 @@ _ORDER = (*_KEYS, *_MEASURES[:8], "tc_eligible", *_MEASURES[8:])
     (*columns(_ORDER), *efficiency.columns("these kernels")),
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: kernels of one name; of one name and operator; of one name, operator, launch "
             "geometry, registers and shared memory; or of one module, source line, type of operation, operator and "
             "shapes, direction, worker, step, or stream.",
@@ -65,8 +65,8 @@ _ORDER = (*_KEYS, *_MEASURES[:8], "tc_eligible", *_MEASURES[8:])
     needs="kernels on a GPU",
     view=View("Kernels", sort="-total_ns", sums="calls total_ns"),
 )
-def kernel_summary(source: Source, group_by: str) -> pd.DataFrame:
-    """One row per name of a kernel launched in the aggregated iterations, sorted by total time; with --group-by, one
+def kernel_summary(source: Source, by: str) -> pd.DataFrame:
+    """One row per name of a kernel launched in the aggregated iterations, sorted by total time; with --by, one
     per group of other keys. Values of several workers and devices are summed. Copies and sets are not kernels. A
     recording without a GPU has no rows."""
-    return table(source, _BY[group_by], _MEASURES)
+    return table(source, _BY[by], _MEASURES)

@@ -73,7 +73,7 @@ _DELAYS = ["launches", "delay_total_ns", "delay_mean_ns", "delay_median_ns", "de
     ),
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: kernels of one name, of one operator, a stream, or a device.",
             {
                 "kernel": (*_STREAMS, "stream", "operator"), "operator": (*_STREAMS, "stream", "kernel"),
@@ -84,17 +84,15 @@ _DELAYS = ["launches", "delay_total_ns", "delay_mean_ns", "delay_median_ns", "de
     needs="launches of kernels on a GPU",
     view=View("Kernels", sort="-delay_total_ns", sums="launches unknown delay_total_ns"),
 )  # fmt: skip
-def launch_delay(source: Source, group_by: str) -> pd.DataFrame:
+def launch_delay(source: Source, by: str) -> pd.DataFrame:
     """One row per name of a kernel launched in the aggregated iterations, sorted by total delay; with
-    --group-by=operator, one per operator; with --group-by=stream or --group-by=device, one per worker and stream or
+    --by=operator, one per operator; with --by=stream or --by=device, one per worker and stream or
     device, with the length of its queue. A long delay with a long queue means that the device is busy; a short delay
     with an empty queue means that it waits for launches. Rows of kernels and operators sum over workers. A recording
     without a GPU has no rows."""
-    if group_by in ("kernel", "operator"):
-        return _by_name(source, group_by)
-    rows = [
-        row for activity, steps in activities(source) for row in _queues(source, activity, steps, group_by)
-    ]
+    if by in ("kernel", "operator"):
+        return _by_name(source, by)
+    rows = [row for activity, steps in activities(source) for row in _queues(source, activity, steps, by)]
     columns = ["worker", "device", "stream", *_DELAYS, "unknown", *_STREAMS[2:]]
     table = pd.DataFrame(rows, columns=columns)
     return table.sort_values(["worker", "device", "stream"], kind="stable", ignore_index=True)
@@ -120,16 +118,16 @@ def _units(activity: Activity, events: Ints, group: Ints) -> _Units:
     return _Units(first, call, np.maximum(activity.start[first] - end[call], 0))
 
 
-def _by_name(source: Source, group_by: str) -> pd.DataFrame:
+def _by_name(source: Source, by: str) -> pd.DataFrame:
     """Return delay distributions over the kernels of each name or operator."""
-    if group_by == "kernel":
+    if by == "kernel":
         names_of, code = distinct(source.store.rows("select id, name from kernel_name"), (None,))
     else:
         names_of, code = distinct(source.store.rows("select id, op from site"), (None,))
     names, delays, unknown = [], [], np.zeros(len(names_of), np.int64)
     for low, high in spans(source):
         activity = source.activity(worker_of(low))
-        name = activity.event["name"].values if group_by == "kernel" else _site(activity)
+        name = activity.event["name"].values if by == "kernel" else _site(activity)
         events = np.arange(*np.searchsorted(activity.id, [low, high]))
         kernels = events[activity.kernel[events]]
         has_launch = activity.launched[kernels]
@@ -139,7 +137,7 @@ def _by_name(source: Source, group_by: str) -> pd.DataFrame:
         delays.append(units.delay)
     empty = [np.empty(0, np.int64)]
     table = _delays(np.concatenate(names or empty), np.concatenate(delays or empty), len(names_of))
-    table = table.assign(unknown=unknown, **{group_by: [row[0] for row in names_of]})
+    table = table.assign(unknown=unknown, **{by: [row[0] for row in names_of]})
     table = table[(table["launches"] > 0) | (table["unknown"] > 0)]
     return table.sort_values(
         ["delay_total_ns", "launches"], ascending=False, kind="stable", ignore_index=True
@@ -164,10 +162,10 @@ def _delays(group: Ints, delay: Ints, groups: int) -> pd.DataFrame:
     return table.rename(columns={"calls": "launches", **names})
 
 
-def _queues(source: Source, activity: Activity, steps: Steps, group_by: str) -> list[dict[str, Any]]:
+def _queues(source: Source, activity: Activity, steps: Steps, by: str) -> list[dict[str, Any]]:
     """Return one row per device or stream on which a worker launched something in the aggregated iterations."""
     device = _codes(activity, "device")
-    stream = _stream(activity) if group_by == "stream" else np.zeros(len(device), np.int64)
+    stream = _stream(activity) if by == "stream" else np.zeros(len(device), np.int64)
     pairs, group = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
     group = np.asarray(group).reshape(-1)
     in_iterations = np.zeros(len(device), bool)
@@ -182,7 +180,7 @@ def _queues(source: Source, activity: Activity, steps: Steps, group_by: str) -> 
         row = _queue(activity, steps, _Units(*(part[own] for part in units)), in_iterations)
         unknown = int((in_iterations & ~activity.launched & activity.kernel & (group == number)).sum())
         if row["launches"] or unknown:
-            label = stream_id if group_by == "stream" and stream_id >= 0 else None
+            label = stream_id if by == "stream" and stream_id >= 0 else None
             rows.append(row | {
                 "worker": activity.name, "device": device_id if device_id >= 0 else None, "stream": label,
                 "unknown": unknown,

@@ -57,14 +57,14 @@ _SUMS = (
     ),
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: calls of one name, of one name and shapes, or of one name, shapes and call stack.",
             {"name": ("shapes", "stack"), "shapes": ("stack",), "stack": ()},
         ),
     ),
     view=View("Operators", sort="-device_self_ns", sums="device_self_ns host_self_ns"),
 )  # fmt: skip
-def operator(source: Source, group_by: str) -> pd.DataFrame:
+def operator(source: Source, by: str) -> pd.DataFrame:
     """One row per name of an operator event that starts in the aggregated iterations, nested ones included, sorted by
     device self time. Events nest by their times on a thread; a GPU event belongs to the innermost operator event
     around the start of its launch. What no operator launched is under the innermost of the user's ranges around it,
@@ -73,14 +73,14 @@ def operator(source: Source, group_by: str) -> pd.DataFrame:
     device times are empty."""
     texts = reads.texts(source.store)
     frames = [
-        _worker(source.activity(worker_of(low)), source, (low, high), texts, group_by == "stack")
+        _worker(source.activity(worker_of(low)), source, (low, high), texts, by == "stack")
         for low, high in spans(source)
     ]
     rows = pd.concat([sums for sums, _ in frames]) if frames else pd.DataFrame(columns=[*_KEYS, *_SUMS])
     table = rows.groupby(list(_KEYS), sort=True)[list(_SUMS)].sum().reset_index()
     texts |= {-2 - number: name for number, name in _ranges(source).items()}
-    labels: dict[str, Any] = _labels(table["text"].tolist(), table["args"].tolist(), texts, group_by)
-    if group_by == "stack":
+    labels: dict[str, Any] = _labels(table["text"].tolist(), table["args"].tolist(), texts, by)
+    if by == "stack":
         stacks = dict(source.store.rows("select id, frames from stack"))
         labels["stack"] = [
             stacks.get(code) if code >= -1 else _call_texts(texts[-2 - code])[1]
@@ -152,7 +152,7 @@ def _ranges(source: Source) -> dict[int, str]:
     return {number: name for number, name, kind in rows if kind == IN_RANGE or announces_collective(name)}
 
 
-def _labels(text: list[int], args: list[int], texts: dict[int, str], group_by: str) -> dict[str, list[Any]]:
+def _labels(text: list[int], args: list[int], texts: dict[int, str], by: str) -> dict[str, list[Any]]:
     """Return name and, if requested, shapes of events with these texts, and whether they are outside all operators."""
     names = {
         code: UNASSOCIATED if code == -1 else texts[code] if code < 0 else operator_name(texts[code])
@@ -162,7 +162,7 @@ def _labels(text: list[int], args: list[int], texts: dict[int, str], group_by: s
         "name": [names[code] for code in text],
         "outside": [code < 0 for code in text],
     }
-    if group_by != "name":
+    if by != "name":
         out["shapes"] = [
             None if code < 0 else _call_texts(texts.get(args_code, texts[code]))[0]
             for code, args_code in zip(text, args)

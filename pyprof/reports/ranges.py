@@ -66,16 +66,16 @@ _OUTSIDE = -1  # kind of work launched outside ranges
     ),
     options=(
         Option(
-            "group_by", "What each row covers: ranges of one path, or of one path on a thread.",
+            "by", "What each row covers: ranges of one path, or of one path on a thread.",
             {"path": ("worker", "thread"), "thread": ()},
         ),
     ),
     needs="NVTX ranges or record_function",
     view=View("Operators"),
 )  # fmt: skip
-def ranges(source: Source, group_by: str) -> pd.DataFrame:
+def ranges(source: Source, by: str) -> pd.DataFrame:
     """One row per path of the user's ranges that start in the aggregated iterations, sorted by time on the CPU; with
-    --group-by=thread, one per worker, thread and path. Without iterations, all ranges count. Work launched in a
+    --by=thread, one per worker, thread and path. Without iterations, all ranges count. Work launched in a
     range also counts for the ranges around it. Ranges that mark steps and those of operators are left out, in paths
     too. A start/end range has a path of its own and covers what its thread launches. Values of several workers are
     summed. Without a GPU, its columns are empty."""
@@ -86,11 +86,11 @@ def ranges(source: Source, group_by: str) -> pd.DataFrame:
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=_INSTANCE)
     if not len(rows.index) or (rows["kind"] == _OUTSIDE).all():
         rows = rows.iloc[:0]
-    keys = ["path", "kind"] if group_by == "path" else ["worker", "thread", "path", "kind"]
+    keys = ["path", "kind"] if by == "path" else ["worker", "thread", "path", "kind"]
     table = _table(rows, keys)
     if not source.gpu:
         table = table.assign(**dict.fromkeys(_ON_GPU))
-    if group_by == "thread":
+    if by == "thread":
         workers = reads.worker_names(source.store)
         tids = dict(source.store.rows("select id, tid from thread"))
         table["worker"] = [workers[number] for number in table["worker"].tolist()]

@@ -39,23 +39,23 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
     ),
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: a range of times, or an operator with kernels below the limit.",
             {"time": _OPERATORS, "operator": _HISTOGRAM},
         ),
-        Option("below", "The limit of --group-by=operator.", dict.fromkeys(_LIMITS, ())),
+        Option("below", "The limit of --by=operator.", dict.fromkeys(_LIMITS, ())),
     ),
     needs="kernels on a GPU",
     view=View("Kernels", sums="kernels time_ns"),
 )  # fmt: skip
-def short_kernels(source: Source, group_by: str, below: str) -> pd.DataFrame:
+def short_kernels(source: Source, by: str, below: str) -> pd.DataFrame:
     """One row per range of times, in steps of 1, 2 and 5, from that of the shortest to that of the longest kernel
-    launched in the aggregated iterations; with --group-by=operator, one per operator with kernels below the limit,
+    launched in the aggregated iterations; with --by=operator, one per operator with kernels below the limit,
     sorted by their number. A kernel that takes less time than its launch, a few microseconds, makes the GPU wait for
     the CPU. Copies and sets are not kernels; collectives are. A recording without a GPU has no rows."""
     event = launched(source, ("duration_ns", "site"), (KERNEL,))
     duration = event["duration_ns"].values
-    if group_by == "time":
+    if by == "time":
         table = _histogram(duration)
     else:
         table = _operators(source, duration, codes(event["site"]), int(below.removesuffix("us")) * 1000)

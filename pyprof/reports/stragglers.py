@@ -125,7 +125,7 @@ _COLUMNS = (
     needs="collectives on the GPUs of at least two ranks, recorded together",
     options=(
         Option(
-            "group_by",
+            "by",
             "What each row covers: a rank at one collective of an iteration, or a rank.",
             {"collective": (), "rank": _COLLECTIVE},
         ),
@@ -133,7 +133,7 @@ _COLUMNS = (
     of_summary=True,
     view=View("Communication"),
 )
-def stragglers(source: Source, group_by: str) -> pd.DataFrame:
+def stragglers(source: Source, by: str) -> pd.DataFrame:
     """One row per rank (a worker's device) and collective of an iteration at which it was last, or per rank, sorted by
     how late it was in total by its own, then by how late at all, for aligned collectives (see communication) that every
     rank launched in the aggregated iterations. The last rank of a collective is the one with the shortest kernel: the
@@ -154,10 +154,10 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
         arrived[f"last_{name}"] = arrived[name].where(arrived["last"])
     if source.worker is not None:
         arrived = arrived[arrived["worker"] == source.worker]
-    if group_by == "collective":  # of 512 ranks most say nothing
+    if by == "collective":  # of 512 ranks most say nothing
         keys = ["worker", "device", "name", "group", "dtype", "place"]
         arrived = arrived[arrived.groupby(keys, dropna=False)["last"].transform("any").astype(bool)]
-    keys = ["worker", "device"] + (["name", "group", "dtype", "place"] if group_by == "collective" else [])
+    keys = ["worker", "device"] + (["name", "group", "dtype", "place"] if by == "collective" else [])
     table = arrived.groupby(keys, sort=True, dropna=False).agg(
         collectives=("duration_ns", "size"), times_last=("last", "sum"), late_ns=("late", "sum"), late_avg=("last_late",
         "mean"),
@@ -174,7 +174,7 @@ def stragglers(source: Source, group_by: str) -> pd.DataFrame:
     )
     workers = reads.worker_names(source.store)
     begin = reads.begins(source.store)
-    extra = {} if group_by == "collective" else dict.fromkeys(_COLLECTIVE)
+    extra = {} if by == "collective" else dict.fromkeys(_COLLECTIVE)
     table = table.rename(columns={"group": "process_group"})
     return table.assign(
         worker=[workers[number] for number in table["worker"]], begin=[begin[number] for number in table["worker"]],

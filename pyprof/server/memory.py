@@ -69,27 +69,27 @@ At = Annotated[
 ]
 
 
-async def _alive(context: Context, group_by: Groups, at: int | None) -> tuple[Report, Sheet]:
-    report = find("alive", group_by=group_by)
+async def _alive(context: Context, by: Groups, at: int | None) -> tuple[Report, Sheet]:
+    report = find("alive", by=by)
     sheet: Sheet = await context.ask(
-        "alive", lambda answer: Sheet(answer, report), group_by=group_by, at=at, **context.arguments
+        "alive", lambda answer: Sheet(answer, report), by=by, at=at, **context.arguments
     )
     return report, sheet
 
 
 @router.get("/memory/alive")
-async def alive(context: Selected, query: Page, group_by: Groups = "operator", at: At = None) -> models.Table:
+async def alive(context: Selected, query: Page, by: Groups = "operator", at: At = None) -> models.Table:
     """A page of the report alive: what is in use at a moment."""
-    _, sheet = await _alive(context, group_by, at)
+    _, sheet = await _alive(context, by, at)
     return await asyncio.to_thread(page, sheet.frame, query, sheet.complete, sheet.sums)
 
 
 @router.get("/memory/alive/export", response_class=StreamingResponse, responses=files.ANSWER)
 async def export_alive(
-    format: Format, context: Selected, query: Rows, group_by: Groups = "operator", at: At = None
+    format: Format, context: Selected, query: Rows, by: Groups = "operator", at: At = None
 ) -> StreamingResponse:
     """The table of /api/memory/alive as a file."""
-    report, sheet = await _alive(context, group_by, at)
+    report, sheet = await _alive(context, by, at)
     return await files.of_frame(context, report, format, sheet.frame, query)
 
 

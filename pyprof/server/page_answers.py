@@ -214,7 +214,7 @@ class Collected:
                 }
                 await self.table(f"reports/{report['name']}", report["view"]["sort"], **selected)
                 if report["name"] == "alive":
-                    await self.table("memory/alive", report["view"]["sort"], group_by=values[0])
+                    await self.table("memory/alive", report["view"]["sort"], by=values[0])
 
     async def tree(self, name: str) -> None:
         """Keep a tree with all its nodes, in the order in which they are without a sort."""

@@ -316,13 +316,13 @@ def memory_table(
 
 @TASKS.register("alive")
 def alive(
-    session: Session, progress: Progress, aggregation: int, worker: int | None, group_by: str, at: int | None
+    session: Session, progress: Progress, aggregation: int, worker: int | None, by: str, at: int | None
 ) -> tuple[dict[str, Any], pa.Table]:
     """Return the report alive for a moment."""
     from pyprof.reports.alive import moment
 
-    spec = find("alive", group_by=group_by)
-    return report_table(spec._replace(make=lambda source, group_by: moment(source, group_by, at)),
+    spec = find("alive", by=by)
+    return report_table(spec._replace(make=lambda source, by: moment(source, by, at)),
                  session.source(aggregation, worker))  # fmt: skip
 
 

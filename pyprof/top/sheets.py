@@ -307,7 +307,7 @@ def idle(source: Source) -> Sheet:
         Field("host", "Host"), Field("count", "Count"), Field("longest_ns", "Longest"), Field("operator", "Operator"),
     )  # fmt: skip
     keys = ("cause", "call", "host", "operator")
-    return _sheet(source, find("idle"), fields, _filtered("gpus", "idle", keys, {"idle.o.group_by": "place"}))
+    return _sheet(source, find("idle"), fields, _filtered("gpus", "idle", keys, {"idle.o.by": "place"}))
 
 
 def lines(source: Source) -> Sheet:

@@ -62,8 +62,8 @@ def without_rows(whole: Profile, path: Path) -> Profile:
 
 
 def assert_equal(summary: Profile, whole: Profile) -> None:
-    for group_by in ("collective", "rank"):
-        one, other = (profile.report("stragglers", group_by=group_by) for profile in (summary, whole))
+    for by in ("collective", "rank"):
+        one, other = (profile.report("stragglers", by=by) for profile in (summary, whole))
         pd.testing.assert_frame_equal(one, other)
 
 

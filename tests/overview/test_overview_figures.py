@@ -140,7 +140,7 @@ def test_phases_add_up_to_the_step_and_to_the_other_categories(profile):
         assert (phases[PHASES].sum(axis=1) == device.sum(axis=1)).all()
         # Waits for the data loader come before API calls here, in the report idle before nothing.
         assert (phases["dataloader_ns"] >= kinds["dataloader_ns"]).all()
-        idle = profile.report("idle", group_by="cause").groupby("cause")["total_ns"].sum()
+        idle = profile.report("idle", by="cause").groupby("cause")["total_ns"].sum()
         if (profile.report("gpu").groupby("worker")["busy_ns"].count() > 1).any():
             return  # only time in which all devices of a worker are idle is idle time of its steps
         for column, cause in IDLE.items():

@@ -32,8 +32,8 @@ def op(name: str, start: int, end: int, *shapes: list[int]) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def causes(prof: profiles.Profile, group_by: str = "cause") -> dict[str, int]:
-    table = prof.report("account", group_by=group_by)
+def causes(prof: profiles.Profile, by: str = "cause") -> dict[str, int]:
+    table = prof.report("account", by=by)
     return {
         str(name): int(time) for name, time in table.groupby("cause", sort=False)["total_ns"].sum().items()
     }
@@ -79,7 +79,7 @@ def test_the_time_of_kernels_is_divided_from_the_peak_downwards(tmp_path: Path) 
     table = prof.report("account")
     share = table.set_index("cause")["share"]
     assert share["useful"] == pytest.approx(100 * exact["useful"] / 300_000, abs=1e-3)
-    lines = prof.report("account", group_by="place")
+    lines = prof.report("account", by="place")
     mine = lines[(lines["cause"] == "precision") & (lines["operator"] == "mm")]
     assert int(mine["total_ns"].sum()) == pytest.approx(3 * (136_782.4 - 17_179.869), abs=6)
 
@@ -100,8 +100,8 @@ def closes(prof: profiles.Profile) -> None:
     source = prof.source()
     for activity, every in activities(source):
         steps = used_steps(source, every)
-        for group_by in ("cause", "line", "place"):
-            table = prof.report("account", group_by=group_by)
+        for by in ("cause", "line", "place"):
+            table = prof.report("account", by=by)
             for device in activity.devices:
                 rows = table[(table["worker"] == activity.name) & (table["device"] == device)]
                 assert int(rows["total_ns"].sum()) == int(steps.length(activity).sum())
@@ -142,7 +142,7 @@ def test_without_a_gpu_it_is_the_main_thread(tmp_path: Path) -> None:
         "data loader": 20_000, "forward": 30_000, "garbage collection": 10_000, "communication": 8_000,
         "outside of operators": 100_000 - 20_000 - 30_000 - 10_000 - 8_000,
     }  # fmt: skip
-    table = prof.report("account", group_by="place")
+    table = prof.report("account", by="place")
     rows = {
         (row.cause, row.host if pd.isna(row.operator) else row.operator): row.step_ns
         for row in table.itertuples()
@@ -157,7 +157,7 @@ def test_without_a_gpu_it_is_the_main_thread(tmp_path: Path) -> None:
 def test_it_closes_on_ranks_without_a_gpu(root: Path) -> None:
     prof = pyprof.load(root / "examples" / "data" / "before")
     source = prof.source()
-    table = prof.report("account", group_by="line").groupby("worker")["total_ns"].sum()
+    table = prof.report("account", by="line").groupby("worker")["total_ns"].sum()
     assert len(table) > 1
     for activity, every in activities(source):
         assert table[activity.name] == used_steps(source, every).length(activity).sum()

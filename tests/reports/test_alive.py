@@ -15,11 +15,11 @@ from tests.reports.test_memory import US, event, load, op
 from tests.reports.test_oracle import rows
 
 
-def table(prof: profiles.Profile, group_by: str = "operator", at: int | None = None) -> list[dict[str, Any]]:
+def table(prof: profiles.Profile, by: str = "operator", at: int | None = None) -> list[dict[str, Any]]:
     """The rows at a moment in us, None for the peak."""
-    spec = find("alive", group_by=group_by)
-    parts = alive.moment(prof.source(), group_by, None if at is None else at * US)
-    return rows(spec._replace(make=lambda source, group_by: parts).table(prof.source()))
+    spec = find("alive", by=by)
+    parts = alive.moment(prof.source(), by, None if at is None else at * US)
+    return rows(spec._replace(make=lambda source, by: parts).table(prof.source()))
 
 
 def some(found: list[dict[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
@@ -144,9 +144,9 @@ def test_random_events_equal_what_plain_python_makes_of_them(tmp_path, seed):
             used[name] = used.get(name, 0) + size
         late = sum(-size for time, address, size, _ in facts if address >= 1000 and time > at)
         total = [n for time, _, _, n in facts if time <= at] or [facts[0][3] - facts[0][2]]
-        for group_by in ("operator", "allocation", "phase", "module", "line", "shape"):
-            found = table(prof, group_by, at)
-            assert sum(row["bytes"] for row in found) == total[-1], (at, group_by)
+        for by in ("operator", "allocation", "phase", "module", "line", "shape"):
+            found = table(prof, by, at)
+            assert sum(row["bytes"] for row in found) == total[-1], (at, by)
             assert {row["allocated"] for row in found} == {total[-1]}
             assert sum(row["share"] for row in found) == pytest.approx(100)
         found = table(prof, at=at)

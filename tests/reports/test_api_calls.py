@@ -53,7 +53,7 @@ api 10 cudaMalloc_v3020
     one = next(row for row in rows(prof.report("api_calls")) if row["name"] == "cudaMalloc")
     assert (one["calls"], one["total_ns"], one["median_ns"], one["kind"]) == (3, 90, 30, "malloc")
     assert one["share"] == pytest.approx(100 * 45 / window)
-    apart = [row for row in rows(prof.report("api_calls", group_by="thread")) if row["name"] == "cudaMalloc"]
+    apart = [row for row in rows(prof.report("api_calls", by="thread")) if row["name"] == "cudaMalloc"]
     assert [(row["thread"], row["calls"], row["total_ns"]) for row in apart] == [(2, 2, 60), (1, 1, 30)]
     assert [row["share"] for row in apart] == [
         pytest.approx(100 * 60 / window),

@@ -38,10 +38,10 @@ def test_flops_and_bytes_and_what_is_unknown_of_them(prof):
 
 
 @pytest.mark.parametrize("which", ["prof", "on_cpu"])
-@pytest.mark.parametrize("group_by", ["category", "kind", "operator"])
-def test_times_add_up_to_those_of_all_events(which, group_by, request):
+@pytest.mark.parametrize("by", ["category", "kind", "operator"])
+def test_times_add_up_to_those_of_all_events(which, by, request):
     profile = request.getfixturevalue(which)
-    table = profile.report("categories", group_by=group_by)
+    table = profile.report("categories", by=by)
     events = profile.report("iteration")
     assert table["time_ns"].sum() == events["dur"].sum()
     assert table["calls"].sum() == len(events)
@@ -52,8 +52,7 @@ def test_times_add_up_to_those_of_all_events(which, group_by, request):
 
 def test_what_is_in_a_category(prof):
     found = [
-        (r["category"], r["kind"], r["operator"])
-        for r in rows(prof.report("categories", group_by="operator"))
+        (r["category"], r["kind"], r["operator"]) for r in rows(prof.report("categories", by="operator"))
     ]
     assert ("reduction", "other", "cross_entropy") in found
     assert ("other", "other", None) in found

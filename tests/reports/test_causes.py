@@ -131,18 +131,14 @@ def test_paths_add_up_to_the_steps_and_go_over_the_guilty_line(slow, slow_run):
     what, prof = slow[0], slow_run
     steps = prof.report("step_time")
     lengths = {(row.worker, row.step): row.total_ns for row in steps.itertuples()}
-    table = prof.report("critical_path", group_by="step")
+    table = prof.report("critical_path", by="step")
     sums = table.groupby(["step", "ends_on"])["total_ns"].sum()
     assert len(sums) == STEPS
     for (step, worker), length in sums.items():
         assert length == lengths[worker, step]
-    own = (
-        prof.report("critical_path", group_by="step", ranks="own")
-        .groupby(["ends_on", "step"])["total_ns"]
-        .sum()
-    )
+    own = prof.report("critical_path", by="step", ranks="own").groupby(["ends_on", "step"])["total_ns"].sum()
     assert own.to_dict() == lengths
-    by_line = prof.report("critical_path", group_by="line")
+    by_line = prof.report("critical_path", by="line")
     top = by_line.iloc[0]
     assert (top["part"], top["line"]) == ("host", "train.py:20")
     assert top["total_ns"] > STEPS * what.extra
@@ -191,7 +187,7 @@ def test_a_slow_link_is_communication_of_the_path(tmp_path):
     tables = {}
     for fault in ("none", "link"):
         prof = load(tmp_path / fault, plan(4, fault), 4)
-        tables[fault] = prof.report("critical_path", group_by="part").groupby("part")["total_ns"].sum()
+        tables[fault] = prof.report("critical_path", by="part").groupby("part")["total_ns"].sum()
     more = tables["link"]["communication"] - tables["none"]["communication"]
     assert more == pytest.approx(2 * STEPS * SLOW_LINK, rel=0.01)
 

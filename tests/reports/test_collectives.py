@@ -64,7 +64,7 @@ def test_groups_of_as_many_ranks_share_a_row(tmp_path):
     assert (row["skew_min"], row["skew_max"], row["wait_ns"]) == (20 * US, 50 * US, 70 * US)
     (mine,) = table(prof, "collectives", worker=2)  # its group, with the ranks it waits for
     assert (mine["groups"], mine["ranks"], mine["calls"], mine["skew_max"]) == (1, 2, 1, 20 * US)
-    rows = table(prof, "collectives", group_by="group")
+    rows = table(prof, "collectives", by="group")
     assert [(one["process_group"], one["ranks"], one["calls"], one["skew_max"]) for one in rows] == [
         ("tp0", 2, 1, 50 * US), ("tp1", 2, 1, 20 * US)
     ]  # fmt: skip

@@ -190,7 +190,7 @@ def test_only_the_chosen_iterations_count(tmp_path):
     by = {row["worker"]: row for row in table(prof, "communication")}
     assert by["rank0"]["calls"] == 1
     assert by["rank1"]["wait_ns"] == 40 * US
-    late = table(prof, "stragglers", group_by="rank")
+    late = table(prof, "stragglers", by="rank")
     assert [(row["worker"], row["times_last"]) for row in late] == [("rank0", 1), ("rank1", 0)]
     assert {row["worker"] for row in rows(prof.report("communication", worker=1))} == {"rank1"}
 
@@ -232,7 +232,7 @@ def test_who_is_late_where_how_often_and_by_how_much():
         row = found[worker, 1]
         assert (row["times_last"], row["late_ns"], row["alone_ns"]) == (1, 50 * US, 0)
         assert row["computation_avg"] == 0
-    by_rank = table(prof, "stragglers", group_by="rank")
+    by_rank = table(prof, "stragglers", by="rank")
     assert [(r["worker"], r["collectives"], r["times_last"], r["late_ns"]) for r in by_rank] == [
         ("rank2", 4, 2, 900 * US), ("rank0", 4, 1, 50 * US), ("rank1", 4, 1, 50 * US)
     ]  # fmt: skip
@@ -245,7 +245,7 @@ def test_a_rank_whose_recording_was_read_before_a_collective_is_not_blamed(tmp_p
     with closing(sqlite3.connect(path)) as connection, connection:
         worker = "select id from worker where name = 'rank2'"
         connection.execute(f"insert into pause values (({worker}), {130 * US}, {500 * US}, 1)")
-    by_rank = table(profiles.load(path), "stragglers", group_by="rank")
+    by_rank = table(profiles.load(path), "stragglers", by="rank")
     assert [(r["worker"], r["collectives"], r["times_last"], r["late_ns"]) for r in by_rank] == [
         ("rank2", 3, 1, 500 * US), ("rank0", 3, 1, 50 * US), ("rank1", 3, 1, 50 * US)
     ]  # fmt: skip
@@ -257,7 +257,7 @@ def test_computation_before_begins_where_the_last_collective_ended(tmp_path):
     prof = run(tmp_path, [
         [gemm, reduce(150, 150, 1), reduce(300, 100, 2)], [gemm, reduce(150, 149, 1), reduce(299, 90, 2)]
     ])  # fmt: skip
-    second = {(row["worker"]): row for row in table(prof, "stragglers", group_by="rank")}["rank1"]
+    second = {(row["worker"]): row for row in table(prof, "stragglers", by="rank")}["rank1"]
     assert (second["times_last"], second["late_ns"]) == (2, 11 * US)
     assert second["computation_avg"] == 50 * US  # of 100 us and nothing
 
@@ -302,7 +302,7 @@ def test_random_runs_equal_what_plain_python_makes_of_them(tmp_path, seed):
     assert {key: row["wait_ns"] or 0 for key, row in found.items()} == {key: wait[key] * US for key in found}
     for row in found.values():
         assert row["calls"] == sum(k.group == row["process_group"] for k in ranks[int(row["worker"][4:])])
-    by_rank = table(prof, "stragglers", group_by="rank")
+    by_rank = table(prof, "stragglers", by="rank")
     assert {int(r["worker"][4:]): r["late_ns"] for r in by_rank if r["late_ns"]} == {
         rank: time * US for rank, time in late.items() if time
     }
@@ -334,7 +334,7 @@ def test_steps_have_their_own_sums_and_means(tmp_path):
             reduce(at + 300, 50 + more, 2 * step + 1, size=2),
         ]
     prof = run(tmp_path, kernels, steps=[(0, 1000), (1000, 2000)])
-    found = table(prof, "communication", group_by="step")
+    found = table(prof, "communication", by="step")
     keys = ("worker", "step", "calls", "bytes", "latency_ns", "transfer_ns", "wait_ns")
     assert [tuple(row[key] for key in keys) for row in found] == [
         ("rank0", 5, 2, 8000, 120 * US, 60 * US, 60 * US),

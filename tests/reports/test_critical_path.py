@@ -60,7 +60,7 @@ def test_what_blocks_is_told_from_what_is_only_exposed(prof):
 def test_the_path_by_hand(prof):
     """The step lasts from 50 us to the end of the all-reduce at 800 us. Until the call at 83 us that launches the first
     product the path is on the host."""
-    parts = prof.report("critical_path", group_by="part").set_index("part")["total_ns"].to_dict()
+    parts = prof.report("critical_path", by="part").set_index("part")["total_ns"].to_dict()
     assert parts == {
         "kernel": 200_000 + 199_000, "communication": 199_000 + 99_000, "queued": 3 * 1_000 + 100_000 - 84_000,
         "launch": 1_000, "host": 83_000 - 50_000,
@@ -71,7 +71,7 @@ def test_the_path_by_hand(prof):
 def test_a_share_in_the_row_of_a_step_is_of_that_step():
     prof = profiles.load(demo.RECORDING)
     lengths = prof.report("step_time").set_index("step")["total_ns"].to_dict()
-    table = prof.report("critical_path", group_by="step")
+    table = prof.report("critical_path", by="step")
     assert len(lengths) > 1
     assert table["step_ns"].tolist() == [lengths[step] for step in table["step"]]
     assert table["share"].tolist() == pytest.approx((100 * table["total_ns"] / table["step_ns"]).tolist())
@@ -120,7 +120,7 @@ def test_a_copy_that_the_host_waits_for_is_released_by_the_kernel_before(tmp_pat
         ),
     ]
     prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
-    parts = prof.report("critical_path", group_by="part").set_index("part")["total_ns"].to_dict()
+    parts = prof.report("critical_path", by="part").set_index("part")["total_ns"].to_dict()
     assert parts == {
         "host": 5_000 + 6_000, "launch": 1_000, "queued": 4_000 + 1_000, "kernel": 90_000, "copy or set": 2_000,
         "synchronization": 1_000,

@@ -160,7 +160,7 @@ def test_dlrm_is_divided_as_its_raw_files_say(dlrm, divided, recorded):
     assert mine == divided
     first = mine[0, 7]
     assert (first["late"], first["median"], first["before"], first["own"]) == (7625, 2956, 4523, 146)
-    by_rank = {row["worker"]: row for row in table(prof, "stragglers", group_by="rank")}
+    by_rank = {row["worker"]: row for row in table(prof, "stragglers", by="rank")}
     assert by_rank["rank7"]["late_ns"] == (7625 + 1100 + 169 + 126 + 221) * US
     assert by_rank["rank7"]["own_ns"] == sum(row["own"] for (_, rank), row in mine.items() if rank == 7) * US
     assert by_rank["rank7"]["own_ns"] < 200 * US
@@ -239,7 +239,7 @@ def test_paths_of_dlrm_go_on_with_the_rank_that_arrived_last(dlrm, recorded):
     """The step of rank 4 ends last. Its path comes to a copy that waits for a collective, of which rank 7's kernel is
     the shortest; it goes on there until rank 7's recording begins."""
     prof = recorded(DLRM)
-    rows = table(prof, "critical_path", group_by="step")
+    rows = table(prof, "critical_path", by="step")
     assert {row["ends_on"] for row in rows} == {"rank4"}
     total = sum(row["total_ns"] for row in rows)
     assert [total] == [one["total_ns"] for one in table(prof, "step_time") if one["worker"] == "rank4"]
@@ -308,8 +308,8 @@ def random_files(seed: int) -> list[Events]:
 @pytest.mark.parametrize("seed", [3, 4, 5])
 def test_parts_add_up_to_the_lateness(tmp_path, seed):
     prof = loaded(random_files(seed), tmp_path)
-    for group_by in ("collective", "rank"):
-        for row in table(prof, "stragglers", group_by=group_by):
+    for by in ("collective", "rank"):
+        for row in table(prof, "stragglers", by=by):
             parts = [row[f"{name}_ns"] for name in ("median", "before", "carried", "own")]
             assert sum(parts) == row["late_ns"]
             assert sum(row[f"{name}_ns"] for name in PARTS) == row["own_ns"]
@@ -378,8 +378,8 @@ def test_work_that_others_did_while_they_waited_is_carried(tmp_path):
 
 
 def test_rows_are_in_the_order_of_what_ranks_are_late_by_their_own():
-    for group_by in ("collective", "rank"):
-        own = [row["own_ns"] for row in table(late_run(), "stragglers", group_by=group_by)]
+    for by in ("collective", "rank"):
+        own = [row["own_ns"] for row in table(late_run(), "stragglers", by=by)]
         assert own == sorted(own, reverse=True)
         assert own[0] > 0
 

@@ -173,7 +173,7 @@ def compare(prof: profiles.Profile) -> int:
     all_kernels, gpu, compared = kernels(prof), prof.source().gpu, 0
     for name, keys, options in (
         ("detail", ("op_id",), {}), ("kernel", ("op_id", "kernel"), {}), ("kernel_summary", ("name",), {}),
-        ("kernel_summary", ("name", "operator"), {"group_by": "operator"}),
+        ("kernel_summary", ("name", "operator"), {"by": "operator"}),
     ):  # fmt: skip
         hand = groups(all_kernels, *("site" if key == "operator" else key for key in keys))
         for row in table(prof, name, **options):

@@ -99,12 +99,12 @@ def test_gaps_of_a_file_without_their_rows_are_worked_out(name: str, tmp_path: P
     recording, path = tmp_path / name, tmp_path / "net_dldb.sqlite"
     recording.write_bytes(gzip.decompress((TRACES / f"{name}.gz").read_bytes()))
     profiles.load(recording).save(path)
-    expected = profiles.load(path).report("idle", group_by="place")
+    expected = profiles.load(path).report("idle", by="place")
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("delete from packed where source = 'gap'").rowcount == 1
         connection.execute("drop table place")
     assert len(expected) > 3
-    assert profiles.load(path).report("idle", group_by="place").equals(expected)
+    assert profiles.load(path).report("idle", by="place").equals(expected)
 
 
 def test_calls_around_a_border_are_counted_once(tmp_path: Path):
@@ -119,7 +119,7 @@ def test_calls_around_a_border_are_counted_once(tmp_path: Path):
         ),
     ]
     prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
-    table = prof.report("operator", group_by="name").set_index("name")
+    table = prof.report("operator", by="name").set_index("name")
     assert (table.loc["aten::conv2d", "calls"], table.loc["aten::mm", "calls"]) == (1, 19)
     assert table.loc["aten::conv2d", "device_total_ns"] == table.loc["aten::mm", "device_total_ns"] == 19_000
     assert table.loc["aten::conv2d", "host_total_ns"] == 200_000

@@ -33,7 +33,7 @@ def test_nearly_all_idle_time_has_a_place(name: str, recorded):
 
 def test_every_grouping_adds_up(recorded):
     prof = recorded("kineto/resnet50_v100_6steps.pt.trace.json.gz")
-    tables = [prof.report("idle", group_by=name) for name in ("place", "line", "cause")]
+    tables = [prof.report("idle", by=name) for name in ("place", "line", "cause")]
     sums = [table.groupby("cause")[["count", "total_ns"]].sum() for table in tables]
     longest = [table.groupby("cause")["longest_ns"].max() for table in tables]
     for other in (1, 2):

@@ -65,7 +65,7 @@ def test_one_row_per_step(profile: profiles.Profile) -> None:
 
 
 def test_one_row_per_phase(profile: profiles.Profile) -> None:
-    found = profile.report("inference", group_by="phase").set_index("phase")
+    found = profile.report("inference", by="phase").set_index("phase")
     assert found.index.tolist() == ["decode", "prefill", "mixed"]  # 1,000, 900 and 300 ns
     columns = ["steps", "requests", "tokens", "duration_ns", "median_ns", "kernels", "kernel_ns", "busy_ns"]
     assert found.loc["decode", columns].tolist() == [2, 62, 62, 1000, 500, 2, 2000, 2000]

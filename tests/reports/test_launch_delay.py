@@ -37,7 +37,7 @@ def test_delays_of_kernels():
 
 
 def test_the_queue_of_a_device():
-    (row,) = rows(load(four()).report("launch_delay", group_by="device"))
+    (row,) = rows(load(four()).report("launch_delay", by="device"))
     # When they are launched 0, 0, 1 (b at 20) and 0 others wait; work waits in [0, 8), [10, 60) and [100, 102).
     assert (row["launches"], row["unknown"]) == (4, 1)
     assert (row["queue_mean"], row["queue_p95"], row["queue_max"]) == (0.25, 1, 1)
@@ -56,9 +56,7 @@ def test_a_launch_into_a_full_queue_is_blocked():
     )
     kernels = [Kernel("long", 5, 1_000_000, 0)]
     kernels += [Kernel("k", 1_000_000 + i, 1_000_001 + i, i) for i in range(1, n + 1)]
-    (row,) = rows(
-        load(Recording(launches=launches, kernels=kernels)).report("launch_delay", group_by="stream")
-    )
+    (row,) = rows(load(Recording(launches=launches, kernels=kernels)).report("launch_delay", by="stream"))
     assert row["queue_max"] == n - 1
     assert row["full_ns"] == 1 + 500
 
@@ -72,18 +70,18 @@ def test_without_a_launch_delays_are_unknown():
         None,
         None,
     )
-    (row,) = rows(load(what).report("launch_delay", group_by="device"))
+    (row,) = rows(load(what).report("launch_delay", by="device"))
     assert (row["launches"], row["unknown"], row["queue_mean"], row["queue_max"]) == (0, 2, None, None)
 
 
 def test_without_a_gpu_it_is_empty(on_cpu):
-    for group_by in ("kernel", "operator", "stream", "device"):
-        assert rows(on_cpu.report("launch_delay", group_by=group_by)) == []
+    for by in ("kernel", "operator", "stream", "device"):
+        assert rows(on_cpu.report("launch_delay", by=by)) == []
 
 
 def test_the_mean_is_that_of_the_metric(prof):
     """No graph there: every event is launched by its own call."""
-    found = rows(prof.report("launch_delay", group_by="device"))
+    found = rows(prof.report("launch_delay", by="device"))
     delay = sum(row["delay_total_ns"] for row in found) / sum(row["launches"] for row in found)
     summary = prof.report("summary").set_index("name")["value"]
     assert summary["Average Launch Delay"] == pytest.approx(delay)
@@ -133,7 +131,7 @@ def test_random_recordings_again_from_their_rows(seed):
             max(values),
         )
         assert row["delay_median_ns"] == median(values)
-    for row in rows(prof.report("launch_delay", group_by="stream")):
+    for row in rows(prof.report("launch_delay", by="stream")):
         work: list[tuple[Any, int]] = []
         for number, one in call.items():
             starts = [k.start for k in what.kernels if k.correlation == number and k.stream == row["stream"]]

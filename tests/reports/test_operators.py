@@ -141,7 +141,7 @@ def tensor(kernels: list[Kernel]) -> float | None:
     return 100 * used / total if total else None
 
 
-def expected(what: Recording, low: int, high: int, group_by: str) -> list[dict[str, Any]]:
+def expected(what: Recording, low: int, high: int, by: str) -> list[dict[str, Any]]:
     """The report's rows of events that start, and launches of kernels outside, within [low, high]."""
     roots, outside = forest(what)
     groups: dict[Any, list[Node]] = defaultdict(list)
@@ -149,7 +149,7 @@ def expected(what: Recording, low: int, high: int, group_by: str) -> list[dict[s
     def walk(node: Node) -> None:
         if low <= node.start < high:
             key = {"name": (node.name,), "shapes": (node.name, node.shapes),
-                   "stack": (node.name, node.shapes, node.stack)}[group_by]  # fmt: skip
+                   "stack": (node.name, node.shapes, node.stack)}[by]  # fmt: skip
             groups[key].append(node)
         for child in node.children:
             walk(child)
@@ -181,7 +181,7 @@ def expected(what: Recording, low: int, high: int, group_by: str) -> list[dict[s
     rest = [k for k in outside if low <= begin[id(k)] < high]
     if rest:
         out.append({
-            **dict.fromkeys(("name", "shapes", "stack")[: ("name", "shapes", "stack").index(group_by) + 1]),
+            **dict.fromkeys(("name", "shapes", "stack")[: ("name", "shapes", "stack").index(by) + 1]),
             "name": "unassociated", "calls": None, "device_self_ns": time(rest), "device_total_ns": time(rest),
             "host_self_ns": None, "host_total_ns": None, "tc_eligible": None, "tc_self": tensor(rest),
             "tc_total": tensor(rest),
@@ -211,9 +211,9 @@ def compare(what: Recording, prof: profiles.Profile) -> None:
         for part in (keep.ops, keep.ranges, keep.launches, keep.kernels):
             part[:] = [one for one in part if one.process == 100]  # type: ignore[index, attr-defined]
         what = keep
-    for group_by in ("name", "shapes", "stack"):
-        found = ordered(rows(prof.report("operator", group_by=group_by)))
-        wanted = ordered(expected(what, low, high, group_by))
+    for by in ("name", "shapes", "stack"):
+        found = ordered(rows(prof.report("operator", by=by)))
+        wanted = ordered(expected(what, low, high, by))
         assert len(found) == len(wanted)
         for one, other in zip(found, wanted):
             one = {key: value for key, value in one.items() if key not in efficiency.KEYS}
@@ -311,7 +311,7 @@ def test_kernels_of_a_name_and_of_a_launch_add_up(seed):
         share = sum(time * occupancy(grid) for time, grid in known) / whole if known else None
         assert row["blocks_per_sm"] == (None if blocks is None else pytest.approx(blocks))
         assert row["occupancy"] == (None if share is None else pytest.approx(share))
-    fine = rows(prof.report("kernel_summary", group_by="properties"))
+    fine = rows(prof.report("kernel_summary", by="properties"))
     for name in kernels:
         mine_rows = [r for r in fine if r["name"] == name]
         assert sum(r["total_ns"] for r in mine_rows) == found[name]["total_ns"]
@@ -321,7 +321,7 @@ def test_kernels_of_a_name_and_of_a_launch_add_up(seed):
 
 
 def test_a_kernel_is_named_with_the_operator_and_the_launch(prof):
-    found = rows(prof.report("kernel_summary", group_by="properties"))
+    found = rows(prof.report("kernel_summary", by="properties"))
     places = {(r["name"].partition("(")[0], r["operator"], r["grid"], r["block"], r["calls"]) for r in found}
     assert ("volta_h884gemm_64x64_ldg8_nn", "mm", "40, 1, 1", "128, 1, 1", 2) in places
     assert ("mystery", "cross_entropy", "1, 1, 1", "32, 1, 1", 2) in places
@@ -357,7 +357,7 @@ def test_kernels_can_be_grouped_by_what_launched_them() -> None:
         "stream": {("host_100", 0, 7): (3, 65), ("host_100", 0, 8): (1, 9)},
     }  # fmt: skip
     for value, groups in expected.items():
-        table = prof.report("kernel_summary", group_by=value)
+        table = prof.report("kernel_summary", by=value)
         keys = list(table)[: list(table).index("tc")]
         assert {
             tuple(row[key] for key in keys): (row["calls"], row["total_ns"]) for row in rows(table)
@@ -367,10 +367,10 @@ def test_kernels_can_be_grouped_by_what_launched_them() -> None:
 
 def test_kernels_of_an_operator_are_those_of_its_launches(prof):
     sums: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
-    for row in rows(prof.report("kernel_summary", group_by="properties")):
+    for row in rows(prof.report("kernel_summary", by="properties")):
         one = sums[row["name"], row["operator"], row["tc_eligible"]]
         one[0], one[1] = one[0] + row["calls"], one[1] + row["total_ns"]
-    found = rows(prof.report("kernel_summary", group_by="operator"))
+    found = rows(prof.report("kernel_summary", by="operator"))
     assert {
         (row["name"], row["operator"], row["tc_eligible"]): [row["calls"], row["total_ns"]] for row in found
     } == sums
@@ -505,7 +505,7 @@ def test_an_operator_without_a_stack_has_that_of_the_call_around_it():
     what = recording(
         f"{call_}\n    op aten::linear\n        op aten::addmm\n            wait 5\nop aten::add\n    wait 7\n"
     )
-    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", group_by="stack"))}
+    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", by="stack"))}
     assert found == {
         "aten::linear": "train.py:9\nnet.py:4",
         "aten::addmm": "train.py:9\nnet.py:4",
@@ -526,7 +526,7 @@ op seq=3 forward=1 AddmmBackward0
 op seq=4 forward=1 MulBackward0
     wait 5
 """)
-    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", group_by="stack"))}
+    found = {row["name"]: row["stack"] for row in rows(load(what).report("operator", by="stack"))}
     assert found == {
         "aten::addmm": "train.py:9\nnet.py:4",
         "AddmmBackward0": "train.py:9\nnet.py:4",

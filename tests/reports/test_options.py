@@ -34,8 +34,8 @@ def test_a_choice_on_the_command_line_changes_the_columns(path, capsys):
     ("name", "option", "sentence"),
     [
         ("kernel", "--categories=7", "report 'kernel' takes no options."),
-        ("operator", "--categories=7", "report 'operator' has no option --categories; it has --group-by."),
-        ("operator", "--group_by=module", "--group-by=module: choose from name, shapes, stack."),
+        ("operator", "--categories=7", "report 'operator' has no option --categories; it has --by."),
+        ("operator", "--by=module", "--by=module: choose from name, shapes, stack."),
         ("step_time", "--categories=", "--categories=: choose from 8, 7, phase, loader."),
     ],
 )
@@ -46,10 +46,10 @@ def test_what_cannot_be_chosen_is_told_in_a_sentence(path, capsys, name, option,
 
 
 def test_in_python_options_are_keywords(prof):
-    assert "grid" in prof.report("kernel_summary", group_by="properties")
+    assert "grid" in prof.report("kernel_summary", by="properties")
     assert "grid" not in prof.report("kernel_summary")
     with pytest.raises(UsageError, match="choose from name, operator, properties"):
-        prof.report("kernel_summary", group_by="grid")
+        prof.report("kernel_summary", by="grid")
 
 
 @pytest.mark.parametrize("one", every(), ids=lambda one: one.name)

@@ -34,7 +34,7 @@ def small(patch: pytest.MonkeyPatch, size: int) -> None:
 def check(prof: profiles.Profile, size: int) -> None:
     """Compare small parts and groups with the whole."""
     reports = [("critical_path", {"ranks": ranks}) for ranks in ("all", "own")]
-    reports += [("critical_path", {"group_by": "step"}), ("exposed", {})]
+    reports += [("critical_path", {"by": "step"}), ("exposed", {})]
     whole = [prof.report(name, **options) for name, options in reports]
     with pytest.MonkeyPatch.context() as patch:
         small(patch, size)

@@ -112,7 +112,7 @@ def test_all_reports_and_figures_agree(tmp_path):
     assert metrics.value("exposed_communication_share", window) == pytest.approx(30)
     assert metrics.value("kernel_utilization", window) == pytest.approx(40)
     assert sum(gap["total_ns"] for gap in table(prof, "idle")) == row["other_ns"]
-    of = {row["category"]: row["time_ns"] for row in table(prof, "categories", group_by="category")}
+    of = {row["category"]: row["time_ns"] for row in table(prof, "categories", by="category")}
     assert (of["communication"], of["copy"]) == (400 * US, 140 * US)
     copies = {
         row["kind"]: (row["calls"], row["bytes"], row["total_ns"]) for row in table(prof, "memory_copies")

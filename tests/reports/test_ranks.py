@@ -93,7 +93,7 @@ def test_lateness_is_that_of_stragglers(tmp_path):
     """Where a rank was last: late less what the median rank was late."""
     prof = profiles.load(write(tmp_path, files(plan(3, "operator"), STEPS, 3)))
     rows = table(prof, "ranks", rows="all")
-    last = {row["worker"]: row for row in table(prof, "stragglers", group_by="rank")}
+    last = {row["worker"]: row for row in table(prof, "stragglers", by="rank")}
     for worker, row in last.items():
         mine = [one for one in rows if one["worker"] == worker]
         assert sum(one["times_last"] for one in mine) == row["times_last"]

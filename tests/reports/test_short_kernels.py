@@ -49,7 +49,7 @@ def test_a_bound_belongs_to_the_range_that_begins_with_it():
     ],
 )
 def test_operators_with_kernels_below_a_limit(below, expected):
-    found = rows(load(recording(TEXT)).report("short_kernels", group_by="operator", below=below))
+    found = rows(load(recording(TEXT)).report("short_kernels", by="operator", below=below))
     assert [(r["operator"], r["kernels"], r["time_ns"], r["of_kernels"]) for r in found] == expected
     assert [r["mean_ns"] for r in found] == [r["time_ns"] / r["kernels"] for r in found]
     assert [r["time_share"] for r in found] == [pytest.approx(100 * r["time_ns"] / TIME) for r in found]
@@ -64,5 +64,5 @@ def test_it_has_all_kernels(prof):
 
 
 def test_without_kernels_it_is_empty(on_cpu):
-    for group_by in ("time", "operator"):
-        assert rows(on_cpu.report("short_kernels", group_by=group_by)) == []
+    for by in ("time", "operator"):
+        assert rows(on_cpu.report("short_kernels", by=by)) == []

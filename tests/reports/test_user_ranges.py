@@ -123,7 +123,7 @@ def test_start_end_ranges_are_alone_and_have_what_their_thread_launches() -> Non
         ("x", "start/end"): (1, 10, 10), ("y", "start/end"): (2, 50, 50), ("p", "push/pop"): (2, 50, 50),
         ("q", "push/pop"): (1, 10, 10), (None, None): (1, 3, None),
     }  # fmt: skip
-    threads = {row["path"]: row["thread"] for row in rows(prof.report("ranges", group_by="thread"))}
+    threads = {row["path"]: row["thread"] for row in rows(prof.report("ranges", by="thread"))}
     assert threads == {"x": 1, "y": 1, "p": 1, "q": 2, None: None}
 
 

@@ -242,7 +242,7 @@ def test_figures_of_findings_are_those_of_the_tables(recorded, name):
     assert sum(run.meanwhile) == pytest.approx(run.late * workers, abs=workers)
     late = found.get("R05")
     if late is not None:  # what ends waits of another cause is not named
-        idle = prof.report("idle", group_by="cause")
+        idle = prof.report("idle", by="cause")
         whole = idle.loc[idle["cause"] == "launch-bound", "total_ns"].sum()
         assert 0 < sum(row["waited_ns"] for row in late.evidence) <= whole
         if workers == 1:  # the sample is all of the recording
@@ -252,6 +252,6 @@ def test_figures_of_findings_are_those_of_the_tables(recorded, name):
 
 def test_products_of_a_finding_are_those_of_the_categories(recorded):
     prof = recorded(f"kineto/{RESNET}")
-    table = prof.report("categories", group_by="kind").set_index("kind")
+    table = prof.report("categories", by="kind").set_index("kind")
     time = table.loc[["conv", "gemm"], "no_tc_ns"].sum() / 6
     assert f"take {duration(time)} a step" in findings(prof)["R12"].problem

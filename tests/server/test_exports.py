@@ -116,9 +116,9 @@ def test_the_filters_hold(client, format):
 
 
 def test_options_hold(client):
-    text = export(client, "kernel_summary", format="csv", group_by="properties").text
+    text = export(client, "kernel_summary", format="csv", by="properties").text
     assert "Grid" in text.splitlines()[0]
-    assert client.json("/api/reports/detail/export", 422, format="csv", group_by="x")["type"] == "parameter"
+    assert client.json("/api/reports/detail/export", 422, format="csv", by="x")["type"] == "parameter"
     assert client.json("/api/reports/detail/export", 422, format="exe")["parameter"] == "format"
     assert client.json("/api/reports/detail/export", 422, format="csv", filter="x:1")["parameter"] == "filter"
 

@@ -187,7 +187,7 @@ def test_a_wrong_parameter_is_named(client, parameters, parameter):
 
 
 def test_an_option_of_another_report(client):
-    found = client.json("/api/reports/detail", 422, group_by="name")
+    found = client.json("/api/reports/detail", 422, by="name")
     assert "takes no options" in found["detail"]
-    assert "choose from" in client.json("/api/reports/kernel_summary", 422, group_by="x")["detail"]
+    assert "choose from" in client.json("/api/reports/kernel_summary", 422, by="x")["detail"]
     assert client.json("/api/reports/nothing", 404)["type"] == "missing"

@@ -334,7 +334,7 @@ def test_a_stretch_as_a_tree_of_operators(client: Asking, prof: profiles.Profile
 def test_the_whole_run_is_the_report_of_idle_time(client: Asking, prof: profiles.Profile) -> None:
     low, high = prof.database.rows("select min(start_ns), max(end_ns) from step")[0]
     (device,) = sums(client, low, high)["devices"]
-    report = prof.report("idle", group_by="cause")
+    report = prof.report("idle", by="cause")
     shown = {one["cause"]: one["time"] for one in device["causes"]}
     within = {row.cause: row.total_ns for row in report.itertuples()}
     # The report is of the steps.

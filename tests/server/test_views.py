@@ -484,7 +484,7 @@ def test_roofline(client):
     by_name: dict[str, list[dict[str, Any]]] = {}
     for point in found["points"]:
         by_name.setdefault(point["name"], []).append(point)
-    table = client.json("/api/reports/kernel_summary", group_by="name")
+    table = client.json("/api/reports/kernel_summary", by="name")
     keys = [column["key"] for column in table["columns"]]
     for row in (dict(zip(keys, row)) for row in table["rows"]):
         same = by_name[row["name"]]
@@ -526,20 +526,20 @@ def test_memory(tmp_path):
         assert [line.split(",")[2] for line in text.splitlines()[1:]] == ["aten::empty", "aten::add"]
         # In use at the peak, which is the second, and at the end.
         assert client.json("/api/memory/alive")["totals"]["bytes"]["all"] == 150
-        for at, group_by, expected in (
+        for at, by, expected in (
             (None, "operator", [("empty", 150)]),
             (curve["time"][2], "operator", [("empty", 50)]),
             (curve["time"][2], "allocation", [("empty", 50)]),
             (curve["time"][0] - 1, "operator", []),
         ):
-            asked = {"group_by": group_by} | ({} if at is None else {"at": at})
+            asked = {"by": by} | ({} if at is None else {"at": at})
             rows = client.table("/api/memory/alive", **asked)
             assert [(row["operator"], row["bytes"]) for row in rows] == expected
         text = client.http.get(
             "/api/memory/alive/export", params={"format": "csv", "at": curve["time"][2]}
         ).text
         assert [line.split(",")[2:5] for line in text.splitlines()[1:]] == [["empty", "1", "50"]]
-        assert client.http.get("/api/memory/alive", params={"group_by": "colour"}).status_code == 422
+        assert client.http.get("/api/memory/alive", params={"by": "colour"}).status_code == 422
 
 
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=300), st.integers(10, 50))

@@ -1,6 +1,6 @@
 // Options of reports, as the page names them.
 
-const NAMES: Record<string, string> = { group_by: "Group by", categories: "Categories", rows: "Rows" };
+const NAMES: Record<string, string> = { by: "Group by", categories: "Categories", rows: "Rows" };
 
 export const optionName = (name: string): string => NAMES[name] ?? name;
 

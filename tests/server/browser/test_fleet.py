@@ -58,7 +58,7 @@ def test_the_summary_names_the_late_rank_and_views_of_events_say_why_they_are_em
     ranks = whole.report("rank_times")
     assert page.column("ranks", "worker") == ranks["worker"].tolist()
     assert page.column("ranks", "step_max") == [f"{time:,}" for time in ranks["step_max"]]
-    late = whole.report("stragglers", group_by="rank")
+    late = whole.report("stragglers", by="rank")
     assert page.column("stragglers", "worker") == late["worker"].tolist()
     assert page.column("stragglers", "dataloader_ns") == [f"{time:,}" for time in late["dataloader_ns"]]
     assert page.column("operators", "worst") == whole.report("rank_operators")["worst"].tolist()[:25]

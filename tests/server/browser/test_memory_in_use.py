@@ -57,14 +57,14 @@ def test_what_is_in_use_at_a_moment_by_group(opened: Open, traces: Asking):
     assert "time=" not in page.parameters()
     page = opened(traces)
     page.go("memory", run="alpha")
-    select = page.find("[data-table=alive] select[data-option=group_by]")
+    select = page.find("[data-table=alive] select[data-option=by]")
     keys = {"module": "module", "line": "line", "shape": "shapes", "phase": "until", "allocation": "operator"}
     assert select.locator("option").all_inner_texts() == ["operator", *keys]
     for group, key in keys.items():
         select.select_option(group)
         page.settled()
         assert sum(sizes(page, key).values()) == 4096, group
-        assert f"alive.o.group_by={group}" in page.parameters()
+        assert f"alive.o.by={group}" in page.parameters()
     page.find("[data-panel=alive] label:has-text('Never released') input").check()
     page.settled()
     assert sizes(page) == {}  # each is released

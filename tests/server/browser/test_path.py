@@ -61,7 +61,7 @@ def test_the_page_draws_a_line_above_what_the_step_waited_for(opened: Open, rank
     drawn(page)
     assert page.tab.evaluate("window.timeline.scene.lines") == []
     _, prof = ranks
-    table = prof.report("critical_path", group_by="step")
+    table = prof.report("critical_path", by="step")
     for number in range(STEPS):
         found = path(client, number)
         own = table[table["step"] == number]

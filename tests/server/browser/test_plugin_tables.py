@@ -68,7 +68,7 @@ def test_operators(opened: Open, traces: Asking, on_cpu: Asking):
     for panel, expected in DONUTS.items():
         assert slices(page, panel) == shares(expected, 2, overlapping="total" in panel), panel
     assert "top=2" in page.parameters()
-    page.find("[data-option=group_by]").select_option("shapes")
+    page.find("[data-option=by]").select_option("shapes")
     page.settled()
     assert slices(page, "host_total_ns") == shares(HOST_TOTAL, 2, overlapping=True)
     page.find("label:has-text('All operators') input").check()
@@ -96,7 +96,7 @@ def test_operators(opened: Open, traces: Asking, on_cpu: Asking):
     page.find("[data-table=operators] input[type=search]").fill("LIN")
     page.until("[data-table=operators] tbody tr", 1)
     assert page.column("operators", "host_total_ns") == ["320,000"]
-    page.go("operators", run="alpha", **{"operators.o.group_by": "shapes", "operators.f.name": "addmm"})
+    page.go("operators", run="alpha", **{"operators.o.by": "shapes", "operators.f.name": "addmm"})
     assert page.column("operators", "shapes") == ["(64, 32); (32, 16)", "(8, 32); (32, 16)"]
     assert times(page, "operators", "device_self_ns") == [200 * US, 120 * US]
     page = opened(on_cpu)
@@ -126,7 +126,7 @@ def test_call_stacks_lead_to_the_source(opened: Open, traces: Asking):
     page.find("[data-panel=stacks] button[aria-label='Close the call stacks']").click()
     page.find("[data-panel=stacks]").wait_for(state="detached")
     # Of one shape alone, where rows are of shapes.
-    page.go("operators", run="alpha", **{"operators.o.group_by": "shapes"})
+    page.go("operators", run="alpha", **{"operators.o.by": "shapes"})
     page.find("button[aria-label='View call stacks of aten::addmm']").last.click()
     page.find("[data-panel=stacks]").wait_for()
     page.settled()
