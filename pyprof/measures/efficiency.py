@@ -220,8 +220,8 @@ def figures(source: Source, table: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     reasons = np.stack([sums[name] for name in texts_of])
     why = np.array(list(texts_of.values()), object)[reasons.argmax(axis=0)]
     why[reasons.max(axis=0) <= 0] = None
-    for said, text in ((in_cache, _CACHE), (helpers, _HELPER), (total <= 0, _NO_TIME)):
-        why[said] = text
+    for rows_of_text, text in ((in_cache, _CACHE), (helpers, _HELPER), (total <= 0, _NO_TIME)):
+        why[rows_of_text] = text
     out["roofline_why"] = why
     if not source.gpu:
         out |= dict.fromkeys(("efficiency", "roofline_known", "hfu", "hfu_known", "mfu"), np.nan)

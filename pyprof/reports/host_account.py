@@ -11,7 +11,7 @@ import pandas as pd
 from pyprof.core.marker import COLLECTION, SAVING
 from pyprof.core.model import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
 from pyprof.facts.device.partition import NOTHING, Union
-from pyprof.facts.device.timeline import Activity
+from pyprof.facts.device.timeline import Activity, Excerpt
 from pyprof.facts.host.host_work import HostWork, main_thread
 from pyprof.facts.host.operator_tree import operator_name
 from pyprof.facts.steps.device_steps import Steps
@@ -44,7 +44,7 @@ def host_account(
             _without(activity.paused, low, high)
         )
         loading = inside.both(activity.dataloader)
-        work = HostWork(activity, (low, high))
+        work = HostWork(Excerpt(source.store, activity.worker, (low, high)))
         rest = inside.both(_without(loading, low, high))
         collects = _collectives(source, work)
         apart = (loading, LOADING, LOADING), (rest.both(collects), "", COLLECTIVES)

@@ -15,12 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import cleandoc
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from pyprof.core.registry import Registry
-
-if TYPE_CHECKING:
-    from pyprof.rules.context import Run
 
 
 class NeedsFacts(Exception):
@@ -45,10 +42,10 @@ class Finding(NamedTuple):
 
 
 class Premise(NamedTuple):
-    """A precondition of a rule: a text, and a check that raises NeedsFacts. `premises.py` has them."""
+    """A precondition of a rule: a text, and a check that raises NeedsFacts. `context.py` has them."""
 
     text: str
-    check: Callable[[Run], None]
+    check: Callable[[Any], None]
 
 
 class Rows(NamedTuple):
@@ -66,7 +63,7 @@ class Rows(NamedTuple):
         return {"table": one.table, "title": one.title, "filters": one.filters}
 
 
-_Evaluate = Callable[["Run"], "Finding | None"]
+_Evaluate = Callable[[Any], Finding | None]  # of a Run, which stands on this module
 
 
 class Rule(NamedTuple):

@@ -7,10 +7,8 @@ from bisect import bisect_right
 
 import pandas as pd
 
-from pyprof.core.units import percent
 from pyprof.rules import Finding, Rows, rule
-from pyprof.rules.context import Run
-from pyprof.rules.premises import GPU
+from pyprof.rules.context import GPU, Run
 from pyprof.rules.thresholds import limit
 
 _PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum")
@@ -43,12 +41,11 @@ def attention_unfused(run: Run) -> Finding | None:
     if run.share(saving) <= limit("R24.share"):
         return None
     return run.finding(
-        f"Attention runs in pieces: the kernels between its products take {run.time(saving)}, "
-        f"{percent(run.share(saving))} of the time.",
+        f"Attention runs in pieces: the kernels between its products take {run.cost(saving)}.",
         "torch.nn.functional.scaled_dot_product_attention (mask or bias as attn_mask, dropout_p); "
         "nn.MultiheadAttention with need_weights=False. Not if the weights themselves are needed.",
         saving,
-        run.top(table, "time", operator="name", source="source", params="params", time_ns="time"),
+        run.top(table, "time", "operator=name source params time_ns=time"),
         "Kernels of attention (flash, mem_eff, cudnn) in the report of kernels instead of softmax.",
     )
 
@@ -79,9 +76,6 @@ def _inside(run: Run) -> dict[int, int]:
     kernels = run.kernels[run.kernels["type"] == _WHOLE]
     fused = set(kernels[kernels["what"] == "attention"]["operator"])
     soft = set(kernels[kernels["what"] == "softmax"]["operator"]) - fused
-    times = (
-        kernels[kernels["operator"].isin(soft) & kernels["what"].isin(_TRAFFIC)]
-        .groupby("operator")["gpu_ns"]
-        .sum()
-    )
+    traffic = kernels[kernels["operator"].isin(soft) & kernels["what"].isin(_TRAFFIC)]
+    times = traffic.groupby("operator")["gpu_ns"].sum()
     return {int(operator): int(time) for operator, time in times.items()}  # type: ignore[call-overload]

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pandas as pd
 
 from pyprof.core.model import KERNEL, KERNELS
 from pyprof.core.units import percent, size
 from pyprof.facts.device.bandwidth import sizes
-from pyprof.facts.device.communication import names
 from pyprof.facts.ranks.collective_groups import collectives
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import GPU, KINDS, Run
 from pyprof.rules.evaluation import judge
-from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
 
 _NOTICED = 0.01  # of the time of collectives: a wait for a rank that is worth a word
@@ -22,20 +21,18 @@ _LATE = ("R08", "R09", "R30", "R33", "R49")  # what may hold up one of the ranks
 
 
 def _communication(run: Run) -> pd.DataFrame:
-    """Return communication in the sample: kind, operator, duration_ns, bytes and transfer, which is missing where the
-    collective could not be matched on all ranks (missing: unknown).
+    """Return communication: kind, operator, duration_ns, bytes and transfer, which is missing where the collective
+    could not be matched on all ranks (missing: unknown).
 
     Bytes are as nccl-tests counts them if the recording has what was sent and received, else those of the call; for
     a copy between devices, the bytes copied.
     """
-    between = names(run.store)
-    table = run.events(
-        ("id", "kind", "operator", "stream", "duration_ns", "bytes", "sized", "copied_bytes"),
-        lambda sample: np.flatnonzero(between[sample.of("name")]),
-    )
+    columns = ("id", "kind", "operator", "stream", "duration_ns", "bytes", "copied_bytes")
+    table = run.events(columns, lambda one: one.communication)
     described = collectives(run.store).set_index("event")
-    of_call = table["bytes"].astype("Int64").where(table.pop("sized").astype(bool))
+    of_call = table["bytes"].astype("Int64").where(table["bytes"] >= 0)
     copied = table.pop("copied_bytes").astype("Int64").where(~table["kind"].isin(KERNELS))
+    copied = copied.where(copied >= 0)
     return table.assign(
         bytes=table["id"].map(sizes(described)).astype("Int64").fillna(copied).fillna(of_call),
         transfer=table["id"].map(described["transfer"]),
@@ -47,27 +44,16 @@ def _on_stream_of_kernels(run: Run, table: pd.DataFrame) -> str:
     """Return the stream on which most of the other kernels run, if collectives run there for most of their time; else
     an empty text."""
     own = table[table["kind"] == KERNEL].groupby("stream")["duration_ns"].sum()
-    between = names(run.store)
-    kernels = run.events(
-        ("stream", "duration_ns"), lambda sample: sample.kernel[~between[sample.of("name")[sample.kernel]]]
-    )
+    kernels = run.events(("stream", "duration_ns"), lambda one: one.kernel & ~one.communication)
     if not len(own) or not len(kernels):
         return ""
     stream = kernels.groupby("stream")["duration_ns"].sum().idxmax()
     return f"stream {stream}" if 2 * own.get(stream, 0) > own.sum() else ""
 
 
-def _grouped(run: Run, table: pd.DataFrame) -> pd.DataFrame:
-    """Return sums by operator; bytes are missing if those of one collective are."""
-    grouped = table.groupby("operator", as_index=False).agg(
-        count=("duration_ns", "size"),
-        bytes=("bytes", "sum"),
-        sized=("bytes", "count"),
-        time=("duration_ns", "sum"),
-    )
-    grouped["bytes"] = grouped["bytes"].where(grouped["sized"] == grouped["count"]).astype(object)
-    grouped["bytes"] = grouped["bytes"].where(grouped["bytes"].notna(), None)
-    return grouped.join(run.operators[["name", "source"]], on="operator")
+def _of_all(bytes_: pd.Series[Any]) -> int | None:
+    """Return the sum of the bytes of collectives, None if those of one are unknown."""
+    return None if bytes_.isna().any() else int(bytes_.sum())
 
 
 @rule("R28", "comm_exposed", GPU, KINDS, rows=Rows("overlap", "Overlap of communication"))
@@ -85,7 +71,6 @@ def comm_exposed(run: Run) -> Finding | None:
     if run.share(exposed) <= limit("R28.share"):
         return None
     table = _communication(run)
-    grouped = _grouped(run, table)
     copied = table.loc[~table["kind"].isin(KERNELS), "duration_ns"].sum()
     of_kind = table["name"].dropna().value_counts().index.tolist()
     listed = f" ({', '.join(of_kind[:2])}{' ...' if len(of_kind) > 2 else ''})" if of_kind else ""
@@ -95,9 +80,8 @@ def comm_exposed(run: Run) -> Finding | None:
     if not len(matched):
         waits = "Waits for a slower rank are included."
     else:
-        of = (
-            "their time" if len(matched) == len(table) else "the time of those that were matched on all ranks"
-        )
+        every = len(matched) == len(table)
+        of = "their time" if every else "the time of those that were matched on all ranks"
         waits = (
             f"For {percent(waiting)} of {of} they wait for the rank that comes last."
             if waiting >= _NOTICED
@@ -129,8 +113,12 @@ def comm_exposed(run: Run) -> Finding | None:
         f"time, while no other kernel runs. {waits}",
         advice,
         own,
-        run.top(
-            grouped, "time", operator="name", source="source", count="count", bytes="bytes", time_ns="time"
+        run.by_operator(
+            table,
+            "time_ns",
+            count=("duration_ns", "size"),
+            bytes=("bytes", _of_all),
+            time_ns=("duration_ns", "sum"),
         ),
         "The exposed time of the report overlap falls.",
     )
@@ -151,27 +139,18 @@ def small_collectives(run: Run) -> Finding | None:
     if not table["bytes"].notna().any():
         raise NeedsFacts("needs the sizes of collectives, which this recording lacks; record with pyprof")
     small = table[table["bytes"].notna() & (table["bytes"] < limit("R29.bytes")).fillna(False)]
-    per_step = len(small) / max(run.sampled_steps * len(run.samples), 1e-9)
+    per_step = run.rate(len(small))
     if per_step < limit("R29.per_step"):
         return None
-    grouped = small.groupby("operator", as_index=False).agg(
-        count=("duration_ns", "size"), bytes=("bytes", "mean"), time=("duration_ns", "sum")
-    )
-    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
     return run.finding(
         f"{per_step:.0f} collectives a step move less than {size(limit('R29.bytes'))} each, for "
-        f"{percent(run.share(run.on_device(int(small['duration_ns'].sum()))))} of the time.",
+        f"{percent(run.share(run.per_device(small['duration_ns'].sum())))} of the time.",
         "Send one flat tensor instead of many: larger buckets of DistributedDataParallel (bucket_cap_mb), one "
         "all_reduce of stacked metrics, every N steps.",
         None,
-        run.top(
-            grouped,
-            "time",
-            operator="name",
-            source="source",
-            count="count",
-            mean_bytes="bytes",
-            time_ns="time",
+        run.by_operator(
+            small, "time_ns", count=("duration_ns", "size"), mean_bytes=("bytes", "mean"),
+            time_ns=("duration_ns", "sum"),
         ),
         "Fewer kernels of collectives a step in the report of kernels.",
-    )
+    )  # fmt: skip

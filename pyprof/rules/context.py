@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steady iterations of an aggregation, and the data that rules need of them; each is computed only once.
 
-Sums over operators and kernels cover all steady iterations and come from blocks of sums. Single events, API calls
-and gaps come from a sample, the first stretch of some 300,000 events, so that a rule costs the same at any length.
+Sums over operators and kernels come from blocks of sums. Of single events and API calls the columns are read that a
+rule asks for.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from pyprof.core.model import KERNEL, OPERATOR, Ints
+from pyprof.core.api_names import API_KINDS
+from pyprof.core.intervals import at_places, groups
+from pyprof.core.model import KERNEL, OPERATOR, Bools, Column, Ints
 from pyprof.core.model import Device as Recorded
-from pyprof.core.units import duration
+from pyprof.core.units import duration, percent
 from pyprof.costs.hardware import gpus
 from pyprof.costs.hardware.gpus import Gpu
 from pyprof.costs.hardware.machine import Hardware
 from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.device.timeline import Excerpt
+from pyprof.facts.host.gaps import Gaps, launch_bound
 from pyprof.facts.host.host_work import HostWork
 from pyprof.facts.path.what_if import Edit, together
 from pyprof.facts.steps.coverage import missing_launches
@@ -30,15 +34,14 @@ from pyprof.facts.steps.source import Source, used
 from pyprof.facts.steps.steady_state import LEAST_STEADY, spread
 from pyprof.facts.steps.window import window
 from pyprof.metrics import Device, Window
-from pyprof.rules import Finding, NeedsFacts, Outcome
-from pyprof.rules.event_sample import Sample, kind, read
+from pyprof.rules import Finding, NeedsFacts, Outcome, Premise
 from pyprof.rules.savings import Savings
-from pyprof.rules.slow_calls import noise
 from pyprof.rules.steady_steps import SteadySteps
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
 from pyprof.store import blocks, reads
 
+_Result = TypeVar("_Result")
 _TOP = 5  # rows of evidence
 NOT_CUT = " (No steps were found: one-time work may be included.)"
 NO_GPU = "needs a GPU: nothing in this recording ran on one; record on a machine with a GPU"
@@ -52,10 +55,10 @@ class Run(SteadySteps):
         self.source, self.store = source, source.store
         self.facts: Mapping[str, str] = source.store.meta
         self._work: dict[int, HostWork] = {}
+        self._results: dict[Any, Any] = {}
         self.outcomes: dict[str, Outcome] = {}
-        self.late_ranks: set[str] = (
-            set()
-        )  # rules that found what holds up few of the ranks, for which others wait
+        # Rules that found what holds up few of the ranks, for which others wait.
+        self.late_ranks: set[str] = set()
         self.edits: dict[str, Mapping[int, Edit]] = {}  # by rule: what would be removed without what it found
 
     # --- the window
@@ -79,16 +82,27 @@ class Run(SteadySteps):
         return len(self.numbers) >= LEAST_STEADY and varies is not None and varies <= limit("R02.spread")
 
     @cached_property
+    def iterations(self) -> pd.DataFrame:
+        """The iterations of the aggregation, by number and worker, with `length_ns`."""
+        aggregation, worker = self.source.aggregation, self.source.worker
+        names, rows = self.store.named(
+            """select *, end_ns - start_ns - paused_ns as length_ns from iteration
+               where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
+               order by number, worker""",
+            (aggregation.iteration_set, aggregation.first, aggregation.last, worker, worker),
+        )
+        return pd.DataFrame(rows, columns=names)
+
+    @property
+    def steady_iterations(self) -> pd.DataFrame:
+        """Those that means are taken of."""
+        return self.iterations[self.iterations["number"].isin(self.numbers)]
+
+    @cached_property
     def lengths(self) -> pd.Series[int]:
         """Length of each whole iteration of the aggregation, of the slowest worker, by its number."""
-        window = self.source.aggregation
-        rows = self.store.rows(
-            """select number, max(end_ns - start_ns - paused_ns) from iteration
-               where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-               group by number having max(partial) = 0 order by number""",
-            (window.iteration_set, window.first, window.last, self.source.worker, self.source.worker),
-        )
-        return pd.Series(dict(rows), dtype=np.int64)
+        most = self.iterations.groupby("number")[["length_ns", "partial"]].max()
+        return most.loc[most["partial"] == 0, "length_ns"]
 
     @cached_property
     def window(self) -> Window:
@@ -115,26 +129,15 @@ class Run(SteadySteps):
     def ids(self) -> list[tuple[int, int, int, int, int, int, int]]:
         """Per worker and consecutive steady iterations: number of the worker, start and end on the host, then the
         bounds of its events and of its ops."""
-        if not len(self.numbers):
-            return []
-        runs = np.split(self.numbers, np.flatnonzero(np.diff(self.numbers) > 1) + 1)
-        return [
-            row
-            for run in runs
-            for row in self.store.rows(
-                """select worker, min(host_start_ns), max(host_end_ns), min(first_event), max(last_event),
-                          min(first_op), max(last_op)
-                   from iteration where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-                   group by worker order by worker""",
-                (
-                    self.source.aggregation.iteration_set,
-                    int(run[0]),
-                    int(run[-1]),
-                    self.source.worker,
-                    self.source.worker,
-                ),
-            )
-        ]
+        rows = self.steady_iterations
+        runs = pd.Series(np.cumsum(np.diff(self.numbers, prepend=0) > 1), self.numbers).reindex(
+            rows["number"]
+        )
+        bounds = rows.groupby([runs.to_numpy(), "worker"]).agg(
+            start=("host_start_ns", "min"), end=("host_end_ns", "max"), event=("first_event", "min"),
+            events=("last_event", "max"), op=("first_op", "min"), ops=("last_op", "max"),
+        )  # fmt: skip
+        return list(bounds.reset_index("worker").itertuples(index=False, name=None))
 
     @property
     def workers(self) -> int:
@@ -151,23 +154,17 @@ class Run(SteadySteps):
     @cached_property
     def gpus(self) -> dict[int, Gpu]:
         """The GPUs that were used and whose peaks are known, by number."""
-        known = {}
-        for number, row in self.devices.items():
-            gpu = gpus.of(row) if row.name else None
-            if gpu is not None:
-                known[number] = gpu
-        return known
+        named = {number: row for number, row in self.devices.items() if row.name}
+        return {number: gpu for number, row in named.items() if (gpu := gpus.of(row)) is not None}
 
     @cached_property
     def devices(self) -> dict[int, Recorded]:
         """The GPUs that were used, as they were recorded."""
-        return {
-            row[0]: Recorded(*row)
-            for row in self.store.rows(
-                """select number, name, sm_count, compute_capability, memory_bytes, clock_hz,
-                          bandwidth_bytes_per_s from device where events > 0"""
-            )
-        }
+        rows = self.store.rows(
+            """select number, name, sm_count, compute_capability, memory_bytes, clock_hz, bandwidth_bytes_per_s
+               from device where events > 0"""
+        )
+        return {row[0]: Recorded(*row) for row in rows}
 
     @cached_property
     def hardware(self) -> Hardware:
@@ -193,10 +190,6 @@ class Run(SteadySteps):
         return min(numbers)
 
     @cached_property
-    def launches_recorded(self) -> bool:
-        return bool(self.store.rows("select 1 from api limit 1"))
-
-    @cached_property
     def missing_launches(self) -> tuple[int, int]:
         """The number of launches whose work is not in the recording, and that of all launches."""
         return missing_launches(self.store)
@@ -215,13 +208,17 @@ class Run(SteadySteps):
         """Return a time in the window as text: that of a step if there are steps, with "a step" if `per_step`."""
         return duration(length / max(self.steps, 1)) + (self.per_step if per_step else "")
 
+    def cost(self, length: float) -> str:
+        """Return a time in the window as text, with its share: "2.1 ms a step, 4.0 % of the time"."""
+        return f"{self.time(length)}, {percent(self.share(length))} of the time"
+
     def need_gpu(self) -> None:
         if not self.used:
             raise NeedsFacts(NO_GPU if self.on_cpu else NO_WORK)
 
     def need_launches(self) -> None:
         self.need_gpu()
-        if not self.launches_recorded:
+        if not self.store.rows("select 1 from api limit 1"):
             raise NeedsFacts(
                 'needs the calls of the CUDA API; record with pyprof, or "nsys profile -t cuda,nvtx"'
             )
@@ -245,33 +242,21 @@ class Run(SteadySteps):
     @cached_property
     def operators(self) -> pd.DataFrame:
         """The table of operators by id, with `source`: the innermost line of the stack."""
-        names = (
-            "op_id",
-            "name",
-            "type",
-            "mod",
-            "module",
-            "direction",
-            "phase",
-            "params",
-            "dtype",
-            "shapes",
-            "eligible",
+        names, rows = self.store.named(
+            """select o.id, o.name, o.type, o.mod, o.module, o.direction, o.phase, o.params, o.dtype, o.shapes,
+                      o.eligible, o.unassociated, k.frames
+               from operator o left join stack k on k.id = o.stack order by o.id"""
         )
-        rows = self.store.rows(
-            f"""select o.id, {", ".join(f"o.{name}" for name in names)}, o.unassociated, k.frames
-                from operator o left join stack k on k.id = o.stack order by o.id"""
-        )
-        frame = pd.DataFrame(rows, columns=["id", *names, "unassociated", "frames"]).set_index("id")
+        frame = pd.DataFrame(rows, columns=names).set_index("id")
         frame["source"] = [text.rpartition("\n")[2] or None if text else None for text in frame["frames"]]
         return frame
 
     @cached_property
     def kernel_names(self) -> pd.DataFrame:
-        rows = self.store.rows(
-            "select id, name as kernel, short_name, kind as what from kernel_name order by id"
-        )
-        return pd.DataFrame(rows, columns=["id", "kernel", "short_name", "what"]).set_index("id")
+        """The names of kernels by id, with their kind, `what`."""
+        query = "select id, name as kernel, short_name, kind as what from kernel_name order by id"
+        names, rows = self.store.named(query)
+        return pd.DataFrame(rows, columns=names).set_index("id")
 
     @cached_property
     def ops(self) -> pd.DataFrame:
@@ -290,131 +275,138 @@ class Run(SteadySteps):
         return self._events(OPERATOR)
 
     def _events(self, kind: int) -> pd.DataFrame:
-        keys = [
-            "calls",
-            "gpu_ns",
-            "api_ns",
-            "launched",
-            "flops",
-            "bytes",
-            "flops_unknown_ns",
-            "bytes_unknown_ns",
-        ]
+        keys = ["calls", "gpu_ns", "flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns"]
         sums = self._sums(blocks.EVENTS, 3, keys)
         sums = sums[sums["kind"] == kind].join(self.kernel_names, on="name")
-        return sums.join(self.operators.rename(columns={"name": "path"}), on="operator").reset_index(
-            drop=True
-        )
+        sums = sums.join(self.operators.rename(columns={"name": "path"}), on="operator")
+        return sums.reset_index(drop=True)
 
     def _sums(self, shape: blocks.Shape, place: int, columns: list[str]) -> pd.DataFrame:
-        parts = []
+        parts = [pd.DataFrame({name: np.empty(0, np.int64) for name in (*shape.keys, *columns)})]
         for row in self.ids:
-            keys, sums = blocks.between(self.store, shape, int(row[place]), int(row[place + 1]))
-            parts.append(
-                pd.DataFrame({**dict(zip(shape.keys, keys)), **{name: sums[name] for name in columns}})
-            )
-        whole = (
-            pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*shape.keys, *columns])
-        )
-        return whole.groupby(list(shape.keys), as_index=False, sort=True)[columns].sum()
+            keys, sums = blocks.between(self.store, shape, row[place], row[place + 1])
+            own = {**dict(zip(shape.keys, keys)), **{name: sums[name] for name in columns}}
+            parts.append(pd.DataFrame(own))
+        return pd.concat(parts).groupby(list(shape.keys), as_index=False)[columns].sum()
 
     @cached_property
     def kernel_time(self) -> int:
         """Sum of the times of all kernels."""
         return int(self.kernels["gpu_ns"].sum())
 
-    @cached_property
-    def noise(self) -> pd.DataFrame:
-        """Calls of operators that take far longer than equal ones, if these are few and hold much of the time."""
-        return noise(self)
-
     # --- single events
 
-    @cached_property
-    def host_stretches(self) -> pd.DataFrame:
-        """Stretches in which a GPU waits while the CPU is in one place of the program."""
-        from pyprof.rules.host_places import host_stretches
+    def once(self, function: Callable[[Run], _Result]) -> _Result:
+        """Return what a function works out of this run, which several rules need."""
+        if function not in self._results:
+            self._results[function] = function(self)
+        result: _Result = self._results[function]
+        return result
 
-        return host_stretches(self)
+    @cached_property
+    def excerpts(self) -> list[Excerpt]:
+        """The activity in the steady steps: one excerpt per worker and consecutive steps."""
+        return [
+            Excerpt(self.store, worker, (start, end), (first, last))
+            for worker, start, end, first, last, *_ in self.ids
+        ]
+
+    def of_worker(self, worker: int) -> list[Excerpt]:
+        """Return the excerpts of a worker, by time."""
+        return [one for one in self.excerpts if one.worker == worker]
 
     def host_work(self, worker: int) -> HostWork:
-        """Return what the threads of a worker did in its sample, and before it since the recording began."""
+        """Return what the threads of a worker did since the recording began, until its last steady step ended."""
         if worker not in self._work:
-            activity = self.source.activity(worker)
-            (sample,) = (one for one in self.samples if one.worker == worker)
-            self._work[worker] = HostWork(activity, (min(activity.span[0], sample.start), sample.end))
+            windows = [one.window for one in self.of_worker(worker)]
+            begin = min(self.source.activity(worker).span[0], windows[0][0])
+            self._work[worker] = HostWork(Excerpt(self.store, worker, (begin, windows[-1][1])))
         return self._work[worker]
 
     @cached_property
-    def _replays(self) -> Savings | None:
+    def _replay(self) -> Savings | None:
         """None where nothing on a GPU was launched, or no launch is in the recording."""
-        launched = any(sample.event["api"].mask().any() for sample in self.samples)
-        return Savings(self) if launched else None
+        launched = any(one.launched.any() for one in self.excerpts)
+        return Savings(self.source, self.excerpts, self.steady_iterations) if launched else None
 
     def waits(self, worker: int) -> Union:
-        """Return the time of a worker's sample in which its host waited for the device."""
-        return NOTHING if self._replays is None else self._replays.waits(worker)
+        """Return the time of the steady steps in which the host of a worker waited for the device."""
+        return NOTHING if self._replay is None else self._replay.waits(worker)
+
+    def edit(self, make: Callable[[Excerpt], Edit]) -> dict[int, Edit]:
+        """Return what is to be removed of each worker, by what is to be removed of each excerpt."""
+        workers = dict.fromkeys(one.worker for one in self.excerpts)
+        return {worker: together(map(make, self.of_worker(worker))) for worker in workers}
 
     def without(self, rule: str, edits: Mapping[int, Edit], otherwise: int) -> int:
         """Return by how many ns the window would be shorter without what a rule is about, by worker. `otherwise`: what
         that took, which is the answer where nothing was launched."""
         self.edits[rule] = edits
-        return otherwise if self._replays is None else self._replays.without(edits)
+        return otherwise if self._replay is None else self._saving(self._replay, edits)
 
     def beyond(self, rules: Iterable[str], in_time: int) -> int:
         """Return by how many ns the window would be shorter if launches came in time, after what these rules are about
         is removed. `in_time`: the time that the GPU waits for launches."""
         edits = [self.edits[rule] for rule in rules if rule in self.edits]
-        if not edits or self._replays is None:
+        if not edits or self._replay is None:
             return in_time
-        workers = {number for one in edits for number in one} | set(self._replays.ranks)
+        workers = {number for one in edits for number in one} | set(self._replay.ranks)
         removed = {number: together(one.get(number, Edit()) for one in edits) for number in workers}
         both = {number: edit._replace(in_time=True) for number, edit in removed.items()}
-        return min(self._replays.without(both) - self._replays.without(removed), in_time)
+        return min(self._saving(self._replay, both) - self._saving(self._replay, removed), in_time)
 
-    @cached_property
-    def samples(self) -> list[Sample]:
-        """One of each worker, of its most consecutive iterations."""
-        longest = {row[0]: row for row in sorted(self.ids, key=lambda row: row[2] - row[1])}
-        cut = self.source.aggregation.iteration_set
-        return [read(self.store, longest[worker], self.workers, cut) for worker in sorted(longest)]
+    def _saving(self, replay: Savings, edits: Mapping[int, Edit]) -> int:
+        return replay.without(edits, self.steps if self.cut else None)
 
-    def events(self, names: Sequence[str], select: Callable[[Sample], Ints]) -> pd.DataFrame:
-        """Return columns of the events of all samples at the places that `select` returns."""
-        parts = [{name: sample.of(name)[select(sample)] for name in names} for sample in self.samples]
-        return _concatenate(parts, names)
+    def events(self, names: Sequence[str], select: Callable[[Excerpt], Bools | Ints | slice]) -> pd.DataFrame:
+        """Return columns of events of the steady steps, of those that `select` returns, -1 where they are unknown, and
+        `worker`. Operator events take the place of a GPU's in a recording without one."""
+        parts = [pd.DataFrame({name: np.empty(0, np.int64) for name in (*names, "worker")})]
+        for one in self.excerpts:
+            rows, columns = select(one), one.operator_event.once(*names) if self.on_cpu else one.once(*names)
+            values = {name: known(column.take(rows)) for name, column in columns.items()}
+            parts.append(pd.DataFrame({**values, "worker": one.worker}))
+        return pd.concat(parts, ignore_index=True)
 
-    def calls(self, kinds: Sequence[str] = ()) -> pd.DataFrame:
-        """Return API calls of all samples, of given kinds or all: operator, call, duration_ns."""
-        codes = [kind(name) for name in kinds]
-        parts = []
-        for sample in self.samples:
-            mask = np.isin(sample.api["kind"].values, codes) | (not kinds)
-            parts.append(
-                {name: sample.api[name].values[mask] for name in ("name", "operator", "duration_ns")}
-            )
-        table = _concatenate(parts, ("name", "operator", "duration_ns"))
+    def late_gaps(self, excerpt: Excerpt) -> tuple[Gaps, Ints]:
+        """Return the gaps of an excerpt in which all devices waited for launches, and their lengths in ns."""
+        activity = self.source.activity(excerpt.worker)
+        return launch_bound(activity, *excerpt.ids("event"), excerpt.window[0])
+
+    def calls(self, *kinds: str) -> pd.DataFrame:
+        """Return API calls of the steady steps, of given kinds or all: worker, operator, -1 outside of all,
+        call, start_ns, duration_ns."""
+        codes, parts = [API_KINDS.index(name) for name in kinds], []
+        for one in self.excerpts:
+            rows = np.isin(one.call["kind"].values, codes) | (not kinds)
+            columns = {name: one.of_calls(name).values[rows] for name in ("name", "start_ns", "duration_ns")}
+            operator = self.operator_of(one.of_calls("op").take(rows))
+            parts.append(pd.DataFrame({"worker": one.worker, "operator": operator, **columns}))
+        table = pd.concat(parts, ignore_index=True)
         texts = reads.texts(self.store)
-        table["call"] = pd.Series([texts.get(code, "") for code in table.pop("name").tolist()], dtype=object)
+        table["call"] = table.pop("name").map(texts).fillna("").astype(object)
         return table
 
-    @cached_property
-    def sampled_steps(self) -> float:
-        """The number of iterations of one worker that the sample covers."""
-        return self.steps * self._part
+    def operator_of(self, op: Column) -> Ints:
+        """Return the operators of executions of one worker, by their ids; -1 where there is none."""
+        known = op.values[op.mask()]
+        low, high = (int(known.min()), int(known.max()) + 1) if len(known) else (0, 0)
+        operators = self.store.table("op", ("operator",), low, high)["operator"].values
+        return at_places(operators, np.where(op.mask(), op.values - low, -1))
 
-    @cached_property
-    def _part(self) -> float:
-        total = sum(row[2] - row[1] for row in self.ids)
-        return sum(sample.end - sample.start for sample in self.samples) / total if total else 1.0
+    def step_of(self, ids: Ints, first: str = "first_event") -> Ints:
+        """Return the numbers of the iterations of events, or of executions (`first_op`), by their ids."""
+        rows = self.iterations.sort_values([first, "number"])
+        place = np.searchsorted(rows[first], ids, side="right") - 1
+        return at_places(rows["number"].to_numpy(np.int64), place)
 
-    def scaled(self, length: float) -> int:
-        """Scale a sum of lengths on one thread per worker from the sample to the whole window, of one worker."""
-        return int(length / self._part / self.workers) if self.samples else 0
+    def per_worker(self, length: float) -> int:
+        """Return the mean over the workers of a sum of lengths of one thread of each."""
+        return int(length / self.workers)
 
-    def on_device(self, length: float) -> int:
-        """Scale lengths on devices, of which a worker may have several."""
-        return self.scaled(length * len(self.samples) / max(len(self.used), 1))
+    def rate(self, count: float) -> float:
+        """Return how often something happens in a step of a worker."""
+        return count / max(self.steps * self.workers, 1)
 
     # --- figures of the window
 
@@ -459,23 +451,65 @@ class Run(SteadySteps):
         bounded = None if saving is None else max(min(int(saving), self.wall), 0)
         return Finding("", problem, advice, bounded, rows, verify)
 
-    def top(self, frame: pd.DataFrame, by: str, **columns: str) -> list[dict[str, Any]]:
-        """Return the largest rows of a table; `columns` maps names in the result to columns."""
+    def top(self, frame: pd.DataFrame, by: str, columns: str) -> list[dict[str, Any]]:
+        """Return the largest rows of a table. `columns`: their names, "time_ns=time" for one with another name in the
+        result."""
+        names = {word.partition("=")[0]: word.rpartition("=")[2] for word in columns.split()}
         largest = frame.sort_values(by, ascending=False, kind="stable").head(_TOP)
-        return [dict(zip(columns, row)) for row in largest[list(columns.values())].itertuples(index=False)]
+        return [dict(zip(names, row)) for row in largest[list(names.values())].itertuples(index=False)]
 
-    def by_operator(self, rows: pd.DataFrame) -> list[dict[str, Any]]:
+    def named(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table with the names of its operators in place of their numbers, and `source`."""
+        about = self.operators[["name", "source"]].reindex(table["operator"])
+        return table.assign(operator=about["name"].to_numpy(), source=about["source"].to_numpy())
+
+    def by_operator(
+        self, rows: pd.DataFrame, by: str, *keys: str, **figures: tuple[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Return the largest sums by operator and other keys: operator, source, keys, and figures, each a column and
+        how it is summed up."""
+        sums = self.named(rows.groupby(["operator", *keys], as_index=False).agg(**figures))
+        return self.top(sums, by, " ".join(["operator", "source", *keys, *figures]))
+
+    def of_kernels(self, rows: pd.DataFrame) -> list[dict[str, Any]]:
         """Return the operators with the most time, of rows of `kernels`."""
-        grouped = rows.groupby("operator", as_index=False).agg(
-            time=("gpu_ns", "sum"), calls=("calls", "sum"), path=("path", "first"), source=("source", "first"),
-            params=("params", "first"), kernel=("short_name", "first"),
-        )  # fmt: skip
-        return self.top(
-            grouped, "time", operator="path", source="source", params="params", kernel="kernel", kernels="calls",
-            time_ns="time",
+        return self.by_operator(
+            rows, "time_ns", params=("params", "first"), kernel=("short_name", "first"), kernels=("calls", "sum"),
+            time_ns=("gpu_ns", "sum"),
         )  # fmt: skip
 
 
-def _concatenate(parts: Sequence[Mapping[str, Ints]], names: Sequence[str]) -> pd.DataFrame:
-    empty = np.empty(0, np.int64)
-    return pd.DataFrame({name: np.concatenate([part[name] for part in parts] or [empty]) for name in names})
+def unions(table: pd.DataFrame) -> dict[int, Union]:
+    """Return the time from `begin` to `finish` of rows, by worker."""
+    bounds = table[["begin", "finish"]].to_numpy(np.int64)
+    workers = dict(groups(table["worker"].to_numpy(np.int64)))
+    return {worker: Union(*bounds[rows].T.copy()) for worker, rows in workers.items()}
+
+
+def known(column: Column) -> Ints:
+    """Return values, -1 where there is none."""
+    return column.values if column.present is None else np.where(column.present, column.values, -1)
+
+
+def _launches_if_any(run: Run) -> None:
+    if not run.on_cpu:
+        run.need_launches()
+
+
+def _kinds(run: Run) -> None:
+    total = run.kernel_time
+    known = int(run.kernels.loc[run.kernels["what"] != "other", "gpu_ns"].sum())
+    if total and known < limit("known") * total:
+        raise NeedsFacts(
+            f"needs the kinds of the kernels, collectives above all: kernels with {percent(1 - known / total)} of the "
+            "time have unknown names (see report kernel_summary)"
+        )
+
+
+GPU = Premise("something ran on a GPU", Run.need_gpu)
+LAUNCHES = Premise("the calls of the CUDA API are recorded", Run.need_launches)
+LAUNCHES_IF_ANY = Premise(
+    "if something ran on a GPU, the calls of the CUDA API are recorded", _launches_if_any
+)
+STEPS = Premise("the recording is cut into iterations", Run.need_steps)
+KINDS = Premise("the kind of nearly all kernels is known, by their time", _kinds)

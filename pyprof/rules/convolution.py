@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,8 @@ import pandas as pd
 from pyprof.core.units import duration, percent
 from pyprof.costs.attribution.attribute import USED
 from pyprof.rules import Finding, Rows, rule
-from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample
+from pyprof.rules.context import GPU, Run
 from pyprof.rules.peaks import HALF, products
-from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 
@@ -58,7 +57,7 @@ def layout_transposes(run: Run) -> Finding | None:
         "model.to(memory_format=torch.channels_last), and the same for the input: the library then finds the layout "
         "that its kernels need.",
         run.per_device(changes["gpu_ns"].sum()),
-        run.by_operator(changes),
+        run.of_kernels(changes),
         "The kernels nchwToNhwc and nhwcToNchw are gone.",
     )
 
@@ -88,7 +87,7 @@ def channels_last(run: Run) -> Finding | None:
         "had contiguous (NCHW) inputs.",
         "model.to(memory_format=torch.channels_last), and the same for the input; measure a step with and without.",
         None,
-        run.by_operator(convolutions),
+        run.of_kernels(convolutions),
         "A step is shorter; kernels have nhwc in their names.",
     )
 
@@ -111,12 +110,12 @@ def cudnn_benchmark(run: Run) -> Finding | None:
     if shapes.max() > limit("R19.shapes") or run.facts.get("cudnn.enabled") == "no":
         return None
     return run.finding(
-        f"Convolutions take {run.time(time)}, {percent(run.share(time))} of the time, with at most {shapes.max()} "
+        f"Convolutions take {run.cost(time)}, with at most {shapes.max()} "
         "different shapes each, and torch.backends.cudnn.benchmark is off.",
         "torch.backends.cudnn.benchmark = True before the first step: each new shape is tried once, later calls use "
         "the fastest. Not if shapes change all the time, or results must be the same from run to run.",
         None,
-        run.by_operator(convolutions),
+        run.of_kernels(convolutions),
         "A step is shorter after the first ones.",
     )
 
@@ -128,11 +127,10 @@ def autotune_in_range(run: Run) -> Finding | None:
     Fires: the first conv2d of a recording launches kernels of Winograd, FFT and three implicit GEMMs.
     Silent: later calls, with one algorithm each; a recording that begins after the first step.
     """
-    rows = [row for sample in run.samples for row in _tried(run, sample)]
+    rows = _tried(run)
     if not rows:
         return None
-    rows.sort(key=lambda row: -int(str(row["time_ns"])))
-    time = sum(int(str(row["time_ns"])) for row in rows)
+    time = sum(row["time_ns"] for row in rows)
     return run.finding(
         f"In {len(rows)} calls of convolutions the library tried several algorithms, {duration(time)} on the GPU: "
         "these times are those of the search, not of the work.",
@@ -143,30 +141,24 @@ def autotune_in_range(run: Run) -> Finding | None:
     )
 
 
-def _tried(run: Run, sample: Sample) -> list[dict[str, object]]:
-    """Return calls of forward convolutions with kernels of several algorithms."""
+def _tried(run: Run) -> list[dict[Any, Any]]:
+    """Return calls of forward convolutions with kernels of several algorithms, the longest first."""
     table = run.operators
-    conv = table.index[
-        which(table["type"], lambda name: name.startswith(_CONV)) & (table["direction"] == 0)
-    ].to_numpy(np.int64)
-    index = sample.kernel[np.isin(sample.of("operator")[sample.kernel], conv)]
-    frame = pd.DataFrame({name: sample.of(name)[index] for name in ("op", "operator", "name", "duration_ns")})
-    names = run.kernel_names["kernel"]
-    of_conv = run.kernel_names["what"] == "conv"
-    algorithms = {
-        number: _algorithm(str(names[number])) if of_conv[number] else "" for number in frame["name"].unique()
-    }
-    frame["algorithm"] = frame["name"].map(algorithms)
-    out: list[dict[str, object]] = []
-    for _, calls in frame.groupby("op", sort=True):
-        operator = int(calls["operator"].iloc[0])
-        distinct = sorted(set(calls["algorithm"]) - {""})
-        if len(distinct) >= limit("R20.algorithms"):
-            out.append({
-                "operator": table["name"][operator], "source": table["source"][operator], "kernels": len(calls),
-                "algorithms": len(distinct), "time_ns": int(calls["duration_ns"].sum()),
-            })  # fmt: skip
-    return out
+    conv = table.index[which(table["type"], lambda name: name.startswith(_CONV)) & (table["direction"] == 0)]
+    kernels = run.events(
+        ("op", "operator", "name", "duration_ns"),
+        lambda one: one.kernel & np.isin(one.of_events("operator").values, conv.to_numpy(np.int64)),
+    )
+    names = run.kernel_names
+    algorithms = names["kernel"][names["what"] == "conv"].map(_algorithm)
+    kernels["algorithm"] = kernels["name"].map(algorithms[algorithms != ""])
+    calls = kernels.groupby("op").agg(
+        operator=("operator", "first"), kernels=("op", "size"), algorithms=("algorithm", "nunique"),
+        time_ns=("duration_ns", "sum"),
+    )  # fmt: skip
+    calls = run.named(calls[calls["algorithms"] >= limit("R20.algorithms")])
+    calls = calls.sort_values("time_ns", ascending=False, kind="stable")
+    return calls[["operator", "source", "kernels", "algorithms", "time_ns"]].to_dict("records")
 
 
 def _algorithm(name: str) -> str:

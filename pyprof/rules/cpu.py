@@ -14,9 +14,14 @@ from pyprof.costs.hardware import cpus
 from pyprof.facts.device.categories import of_operator
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.slow_calls import excess
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import which
+from pyprof.rules.wording import located, which
+
+_COLUMNS = ["id", "op", "operator", "name", "start_ns", "duration_ns", "flops", "bytes"]  # of events
+_WORK = ["type", "shapes", "dtype", "params", "direction", "phase"]  # of a call: what it does, wherever it is
+_BY_PLACE = 4  # steps from which a call is compared with those of its own place alone
+# Operators of torch itself: their inputs determine their work. Others may wait, or run any Python code.
+_OF_TORCH = ("aten::", "mkldnn::", "quantized::")
 
 
 def _operators(run: Run) -> pd.DataFrame | None:
@@ -32,9 +37,7 @@ def _per_worker(run: Run, ops: pd.DataFrame) -> int:
 
 
 def _top(run: Run, ops: pd.DataFrame) -> list[dict[str, Any]]:
-    return run.top(
-        ops, "cpu_ns", operator="name", source="source", dtype="dtype", calls="calls", time_ns="cpu_ns"
-    )
+    return run.top(ops, "cpu_ns", "operator=name source dtype calls time_ns=cpu_ns")
 
 
 _PRODUCTS = ("gemm", "convolution", "attention")  # categories
@@ -61,11 +64,11 @@ def _single(events: pd.DataFrame) -> pd.DataFrame:
 def _interrupted(run: Run) -> pd.Series[int]:
     """Return how long products in float32 took beyond the time of equal ones, by path of the call, where R47 fires: no
     other type shortens that."""
-    slow = run.noise.join(run.kernel_names["kernel"], on="name")
+    slow = run.once(_noise).join(run.kernel_names["kernel"], on="name")
     slow = _single(
         slow.join(run.operators[["dtype", "name"]].rename(columns={"name": "path"}), on="operator")
     )
-    sums = {path: run.scaled(excess(rows)) * run.workers for path, rows in slow.groupby("path")}
+    sums = {path: _excess(rows) for path, rows in slow.groupby("path")}
     return pd.Series(sums, dtype=np.int64)
 
 
@@ -89,9 +92,7 @@ def cpu_float32(run: Run) -> Finding | None:
     if run.share(time) <= limit("R44.share"):
         return None
     lost = int(interrupted.sum()) // run.workers
-    more = (
-        f", and {run.time(lost)} more in interrupted calls, which have a finding of their own" if lost else ""
-    )
+    own = f", and {run.time(lost)} more in interrupted calls, which have a finding of their own"
     cpu = cpus.of(run.facts)
     if isinstance(cpu, str):
         raise NeedsFacts(f"needs the peaks of the CPU, but {cpu}; record with pyprof")
@@ -100,19 +101,15 @@ def cpu_float32(run: Run) -> Finding | None:
     narrow, wide = cpu.matrix.get("bfloat16"), cpu.peak("float32", True)
     if not narrow or not wide or narrow <= wide:
         return None
-    once = (
-        ""
-        if run.cut
-        else " Record several steps to learn what it saves: this recording is one pass, with its warm-up."
-    )
+    once = " Record several steps to learn what it saves: this recording is one pass, with its warm-up."
     return run.finding(
-        f"Matrix products and convolutions in float32 take {run.time(time)}, {percent(run.share(time))} of the time"
-        f"{more}. In bfloat16 the peak of the CPU ({cpu.name}) is {narrow / wide:.3g} times as high, which leaves at "
-        f"least {percent(wide / narrow)} of that: memory and the conversions may leave more.",
+        f"Matrix products and convolutions in float32 take {run.cost(time)}{own if lost else ''}. In "
+        f"bfloat16 the peak of the CPU ({cpu.name}) is {narrow / wide:.3g} times as high, which leaves at least "
+        f"{percent(wide / narrow)} of that: memory and the conversions may leave more.",
         "Run the forward pass and the loss under torch.autocast('cpu', dtype=torch.bfloat16); weights stay float32. "
-        f"Check that the loss still goes down as before.{once}",
+        f"Check that the loss still goes down as before.{'' if run.cut else once}",
         time * (1 - wide / narrow) if run.cut else None,
-        run.top(single, "gpu_ns", operator="path", source="source", calls="calls", time_ns="gpu_ns"),
+        run.top(single, "gpu_ns", "operator=path source calls time_ns=gpu_ns"),
         "The same operators take less time, and their kernels name bfloat16.",
     )
 
@@ -132,11 +129,11 @@ def double_precision(run: Run) -> Finding | None:
         time, rows = _per_worker(run, own), _top(run, own)
     else:
         own = run.kernels[run.kernels["dtype"] == "float64"]
-        time, rows = run.per_device(own["gpu_ns"].sum()), run.by_operator(own)
+        time, rows = run.per_device(own["gpu_ns"].sum()), run.of_kernels(own)
     if run.share(time) <= limit("R50.share"):
         return None
     return run.finding(
-        f"Operators in float64 take {run.time(time)}, {percent(run.share(time))} of the time.",
+        f"Operators in float64 take {run.cost(time)}.",
         "Unless the results need it, compute in float32: model.float(), and inputs as torch.from_numpy(array).float() "
         "or with dtype=torch.float32, since numpy's default is float64. torch.get_default_dtype() must be float32.",
         time // 2,
@@ -210,8 +207,8 @@ def cpu_short_operators(run: Run) -> Finding | None:
     if run.share(time) <= limit("R46.share") or per_step < limit("R46.calls"):
         return None
     return run.finding(
-        f"{per_step:,.0f} calls{run.per_step} of short operators take {run.time(time)}, "
-        f"{percent(run.share(time))} of the time: {duration(time / calls)} each, much of it for the call itself.",
+        f"{per_step:,.0f} calls{run.per_step} of short operators take {run.cost(time)}: "
+        f"{duration(time / calls)} each, much of it for the call itself.",
         "Compile the model with torch.compile, which merges elementwise operators; use larger batches; replace loops "
         "over slices or samples by one operator over the whole tensor.",
         min(saving, time) or None,
@@ -243,13 +240,71 @@ def _few_rows(run: Run, ops: pd.DataFrame, rows: float) -> Finding | None:
         return None
     return run.finding(
         f"The batch is so small that its size hardly matters: matrix products have {rows:.0f} row"
-        f"{'s' if rows > 1 else ''}, and with gradients, the optimizer's step and short operators {run.time(time)}, "
-        f"{percent(run.share(time))} of the time, would take about as long with {limit('R46.rows'):.0f}.",
+        f"{'s' if rows > 1 else ''}, and with gradients, the optimizer's step and short operators {run.cost(time)}, "
+        f"would take about as long with {limit('R46.rows'):.0f}.",
         "Use larger batches: as many rows take fewer steps. Adapt the learning rate.",
         time * (1 - rows / limit("R46.rows")),
         _top(run, fixed),
         "Samples per second rise; a step takes hardly longer.",
     )
+
+
+def _slow_calls(run: Run) -> pd.DataFrame:
+    """Return the events of operators that take far longer than equal ones: operator, name, step, start_ns,
+    duration_ns, `usual_ns`, `equals` (the number of equal calls, itself included) and `first` (of them).
+    `attrs["repeated"]` has the number of all calls that have an equal.
+
+    Equal are calls of one operator of torch in the same place of calls of equal type, shapes, parameters, FLOPs and
+    bytes; with enough steps only those of one line and module, since strides may differ elsewhere. The usual time is
+    the median, of an even number the lower one.
+    """
+    frame = run.events(
+        _COLUMNS, lambda one: one.operator_event["op"].mask() & one.operator_event["operator"].mask()
+    )
+    kernel = run.kernel_names["kernel"]
+    of_torch = which(kernel, lambda name: name.startswith(_OF_TORCH))
+    operators = run.operators
+    by_place = run.steps >= _BY_PLACE
+    work = operators.groupby(_WORK, dropna=False, sort=False).ngroup()
+    if by_place:
+        work = pd.Series(np.arange(len(operators)), index=operators.index)
+    # Without shapes only the FLOPs and bytes tell that two calls do the same.
+    known = operators["shapes"].notna()
+    frame["turn"] = frame.groupby(["op", "name"], sort=False).cumcount()
+    frame = frame[of_torch.reindex(frame["name"], fill_value=False).to_numpy()]
+    frame = frame[known.reindex(frame["operator"], fill_value=False).to_numpy() | (frame["bytes"] > 0)]
+    frame["work"] = work.reindex(frame["operator"]).to_numpy()
+    groups = frame.groupby(["worker", "work", "name", "turn", "flops", "bytes"], sort=False)
+    frame["group"], frame["first"] = groups.ngroup(), groups.cumcount() == 0
+    frame["equals"] = groups["name"].transform("size")
+    frame = frame[frame["equals"] >= (limit("R47.equal") if by_place else 2)]
+    order = frame.sort_values(["group", "duration_ns"], kind="stable")
+    begin = np.flatnonzero(np.r_[True, np.diff(order["group"].to_numpy()) != 0][: len(order)])
+    sizes = np.diff(np.r_[begin, len(order)])
+    usual = order["duration_ns"].to_numpy()[begin + (sizes - 1) // 2]
+    frame["usual_ns"] = pd.Series(np.repeat(usual, sizes), index=order.index).reindex(frame.index)
+    far = frame["duration_ns"] > limit("R47.times") * frame["usual_ns"]
+    slow = frame[far & (frame["duration_ns"] - frame["usual_ns"] >= limit("R47.length"))]
+    slow = slow.assign(step=run.step_of(slow["id"].to_numpy(np.int64)))
+    slow.attrs["repeated"] = len(frame)
+    return slow
+
+
+def _noise(run: Run) -> pd.DataFrame:
+    """Return those calls where they are few and cost much of the time; otherwise none."""
+    slow = _slow_calls(run)
+    repeated = slow.attrs["repeated"]
+    few = len(slow) <= limit("R47.few") * repeated
+    if few and run.share(run.per_worker(_excess(slow))) > limit("R47.share"):
+        return slow
+    none = slow.iloc[:0].copy()
+    none.attrs["repeated"] = repeated
+    return none
+
+
+def _excess(slow: pd.DataFrame) -> int:
+    """Return the time of slow calls beyond the usual time of their equals."""
+    return int((slow["duration_ns"] - slow["usual_ns"]).sum())
 
 
 @rule("R47", "uneven_calls", rows=Rows("detail", "Operators"))
@@ -265,41 +320,33 @@ def uneven_calls(run: Run) -> Finding | None:
     """
     if not run.on_cpu:
         return None
-    slow = run.noise
+    slow = run.once(_noise)
     if not len(slow):
-        if not run.operators["shapes"].notna().any() and run.share(_in_operators(run)) > limit("R47.share"):
+        time = run.per_worker(run.operator_events["gpu_ns"].sum())
+        if not run.operators["shapes"].notna().any() and run.share(time) > limit("R47.share"):
             raise NeedsFacts(
                 "needs the shapes of tensors, to compare equal calls; record with pyprof, or with record_shapes=True"
             )
         return None
     repeated = slow.attrs["repeated"]
-    time, beyond = run.scaled(int(slow["duration_ns"].sum())), run.scaled(excess(slow))
+    time, beyond = run.per_worker(slow["duration_ns"].sum()), run.per_worker(_excess(slow))
     rows = _by_operator(run, slow)
     worst = rows.iloc[0]
-    line = f" ({worst['source']})" if isinstance(worst["source"], str) else ""
     when = _when(run, slow) + ("" if run.cut else _first(slow))
     return run.finding(
-        f"{len(slow):,} of {repeated:,} comparable calls of operators take {run.time(time)}, "
-        f"{percent(run.share(time))} of the time; as long as the median of equal calls they would take "
-        f"{run.time(time - beyond, False)}. They are slow now and then, {when}. Most of that time is "
-        f"{worst['kernel']} in {worst['path']}{line}, up to {duration(worst['longest'])} in place of "
-        f"{duration(worst['usual_ns'])}.",
+        f"{len(slow):,} of {repeated:,} comparable calls of operators take {run.cost(time)}; as long as the "
+        f"median of equal calls they would take {run.time(time - beyond, False)}. They are slow now and then, {when}. "
+        f"Most of that time is {worst['kernel']} in {located(worst['path'], worst['source'])}, up to "
+        f"{duration(worst['longest'])} in place of {duration(worst['usual_ns'])}.",
         "What interrupts them is not recorded: other processes, more threads than processors, memory that is touched "
         f"for the first time, or the clock. {_threads(run)}/usr/bin/time -v counts context switches and page faults of "
         "the program. Leave other work off the machine, give the program processors of its own (taskset) and as many "
         "threads (OMP_NUM_THREADS), and record again."
         + ("" if run.cut else " Record several steps: they tell one-time work from the rest."),
         None,
-        run.top(
-            rows, "time", operator="path", source="source", kernel="kernel", slow_calls="slow", equal_calls="equals",
-            time_ns="time", usual_ns="usual_ns",
-        ),
+        run.top(rows, "time", "operator=path source kernel slow_calls=slow equal_calls=equals time_ns=time usual_ns"),
         "Recorded again, other calls are the slow ones; on a machine without other work hardly any is.",
     )  # fmt: skip
-
-
-def _in_operators(run: Run) -> int:
-    return int(run.operator_events["gpu_ns"].sum()) // run.workers
 
 
 def _first(slow: pd.DataFrame) -> str:

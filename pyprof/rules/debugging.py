@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyprof.core.model import BPROP
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample
 from pyprof.rules.graphs import Nodes
 
 _OFF = ("", "0", "no", "none", "off", "false")
@@ -66,15 +66,15 @@ def _anomaly(run: Run) -> int:
     """Return what anomaly mode takes of the time: its checks, and a stack for each node of the graph."""
     events = run.operator_events
     checks = events["kernel"].isin([f"aten::{name}" for name in _CHECKS]) & (events["direction"] == BPROP)
-    stacks = sum(_stacks(run, sample) for sample in run.samples)
-    return int(events["gpu_ns"][checks].sum()) // run.workers + run.scaled(stacks)
+    stacks = sum(_stacks(run, excerpt) for excerpt in run.excerpts)
+    return run.per_worker(events["gpu_ns"][checks].sum() + stacks)
 
 
-def _stacks(run: Run, sample: Sample) -> int:
-    """Return what the stacks of a sample's nodes took: for each the median time from the start of operators that make
+def _stacks(run: Run, excerpt: Excerpt) -> int:
+    """Return what the stacks of an excerpt's nodes took: for each the median time from the start of operators that make
     nodes to that of the first operator in them."""
-    nodes = Nodes(run, sample)
-    start, own = sample.of("start_ns"), sample.of("duration_ns")
+    nodes = Nodes(run, excerpt)
+    start, own = (excerpt.operator_event[name].values for name in ("start_ns", "duration_ns"))
     before = np.diff(start, append=start[-1:])
     calls = np.isin(start, nodes.start[nodes.count > 0]) & (before > 0) & (before < own)
     return int(nodes.count.sum() * np.median(before[calls])) if calls.any() else 0

@@ -11,20 +11,20 @@ import pandas as pd
 from pyprof.core.units import duration
 from pyprof.costs.kernels import COMMUNICATION
 from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.path.root_causes import NAMES, root_causes
-from pyprof.facts.path.what_if import Edit
+from pyprof.facts.path.what_if import Edit, together
 from pyprof.facts.ranks.collective_groups import collectives
 from pyprof.facts.ranks.delay_causes import explain_delays
 from pyprof.facts.ranks.stragglers import arrivals, computation
 from pyprof.facts.steps.source import Source
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import GPU, Run
 from pyprof.rules.evaluation import judge
-from pyprof.rules.premises import GPU
+from pyprof.rules.host_places import ranges_with, texts_like
 from pyprof.rules.slow_operators import slow_operators
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.store.ids import first_id
 
 _LEAST = 3  # steps
 _OF_HOSTS = ("R08", "R09", "R33", "R49")  # what makes a host slow and has a finding of its own
@@ -37,19 +37,11 @@ _NO_RANGES = (
 
 def _ranges(run: Run, pattern: str) -> list[tuple[str, int, int]]:
     """Return ranges of the steady iterations whose text matches an SQL pattern: text, count, total ns."""
-    counts: dict[str, tuple[int, int]] = {}
-    codes = dict(run.store.rows("select id, text from string where text like ?", (pattern,)))
-    numbers = ", ".join(map(str, codes))
-    for worker, start, end, *_ in run.ids if codes else ():
-        rows = run.store.rows(
-            f"""select text, count(*), sum(duration_ns) from range
-                where id >= ? and id < ? and start_ns >= ? and start_ns < ? and text in ({numbers}) group by text""",
-            (first_id(worker), first_id(worker + 1), start, end),
-        )
-        for code, count, time in rows:
-            before = counts.get(codes[code], (0, 0))
-            counts[codes[code]] = before[0] + count, before[1] + (time or 0)
-    return [(text, *counts[text]) for text in sorted(counts, key=lambda text: -counts[text][1])]
+    texts = texts_like(run, (pattern,))
+    parts = [pd.DataFrame(ranges_with(run, texts, *row[:3])) for row in run.ids]
+    sums = pd.concat(parts).groupby("text")["duration_ns"].agg(["size", "sum"])
+    sums = sums.sort_values("sum", ascending=False, kind="stable")
+    return [(texts[code], count, time) for code, count, time in sums.itertuples()]
 
 
 def _need_ranges(run: Run) -> None:
@@ -199,7 +191,9 @@ def _slow_host(run: Run, names: dict[int, str]) -> Finding | None:
     most, usual = int(sums.iloc[-1]), int(sums.loc[middle])
     if count < limit("R30.steps") * own.shape[1] or most <= usual:
         return None
-    saving = run.without("R30", {worst: Edit(launching=_slower(run, worst, (most - usual) / most))}, 0)
+    share = (most - usual) / most
+    slower = together(Edit(launching=_slower(run, one, share)) for one in run.of_worker(worst))
+    saving = run.without("R30", {worst: slower}, 0)
     if run.share(saving) <= limit("R30.share"):
         return None
     step, each = run.wall / run.steps, own.shape[1]
@@ -224,28 +218,22 @@ def _host_times(run: Run) -> pd.DataFrame:
     the device and what has a finding of its own; of the steps that all have."""
     columns = {}
     causes = [rule for rule in _OF_HOSTS if judge(RULES[rule], run).finding is not None]
-    for sample in run.samples:
-        rows = run.store.rows(
-            """select number, host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ?
-               and host_start_ns >= ? and host_end_ns <= ? order by number""",
-            (run.source.aggregation.iteration_set, sample.worker, sample.start, sample.end),
-        )
-        number, start, end = np.array(rows, np.int64).reshape(-1, 3).T
-        steady = np.isin(number, run.numbers)
-        apart = run.waits(sample.worker)
+    for worker in sorted({row[0] for row in run.ids}):
+        rows = run.steady_iterations[run.steady_iterations["worker"] == worker]
+        number, start, end = rows[["number", "host_start_ns", "host_end_ns"]].to_numpy(np.int64).T
+        apart = run.waits(worker)
         for rule_ in causes:
-            apart = apart.with_(run.edits.get(rule_, {}).get(sample.worker, Edit()).host)
-        time = end - start - apart.within(start, end)
-        columns[sample.worker] = pd.Series(time[steady], number[steady])
+            apart = apart.with_(run.edits.get(rule_, {}).get(worker, Edit()).host)
+        columns[worker] = pd.Series(end - start - apart.within(start, end), number)
     return pd.DataFrame(columns).T.dropna(axis=1)
 
 
-def _slower(run: Run, worker: int, share: float) -> Union:
+def _slower(run: Run, excerpt: Excerpt, share: float) -> Union:
     """Return a share of a rank's host time: of each stretch from the beginning of a call to the next, without those in
     which it waits for the device."""
-    (sample,) = (one for one in run.samples if one.worker == worker)
-    waits = run.waits(worker)
-    edges = np.unique(np.r_[sample.start, sample.api["start_ns"].values, waits.end, sample.end])
+    waits = run.waits(excerpt.worker)
+    calls = excerpt.of_calls("start_ns").values
+    edges = np.unique(np.clip(np.r_[excerpt.window, calls, waits.end], *excerpt.window))
     start, end = edges[:-1], edges[1:]
     free = ~waits.covers(start, start + 1)
     start, end = start[free], end[free]

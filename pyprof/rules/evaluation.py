@@ -19,10 +19,7 @@ _WAITS = {
     "synchronization": ("R07",),
 }
 # A rule whose time lies within that of another, and what the other counts.
-_PART_OF = {
-    "R06": ("R05", "the waits for kernel launches"),
-    "R13": ("R12", "the products in float32"),
-}
+_PART_OF = {"R06": ("R05", "the waits for kernel launches"), "R13": ("R12", "the products in float32")}
 # Savings that are bounds: from peaks, or of work that may be needed. They come after what was measured.
 BOUNDS = ("R16", "R26", "R27", "R36", "R44", "R45", "R46", "R54")
 # R46 is about all short operators; where a loop has a quarter of what they cost, or nobody knows what, that says where.

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from pyprof.core.units import duration, percent
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
-from pyprof.rules.premises import GPU
+from pyprof.rules.context import GPU, Run
 from pyprof.rules.thresholds import limit
 
 _WAITS = {
@@ -60,16 +59,10 @@ def gpu_underused(run: Run) -> Finding | None:
 
 
 def _calls(run: Run) -> list[dict[str, object]]:
-    """Return the CUDA API calls with the most time in the sample, by name and operator."""
-    table = (
-        run.calls()
-        .groupby(["call", "operator"], as_index=False)
-        .agg(calls=("duration_ns", "size"), time=("duration_ns", "sum"))
-    )
-    table = table.join(run.operators[["source"]].assign(path=run.operators["name"]), on="operator")
-    return run.top(
-        table, "time", call="call", operator="path", source="source", calls="calls", time_ns="time"
-    )
+    """Return the CUDA API calls with the most time, by name and operator."""
+    sums = {"calls": ("duration_ns", "size"), "time_ns": ("duration_ns", "sum")}
+    rows = run.by_operator(run.calls(), "time_ns", "call", **sums)
+    return [{"call": row.pop("call"), **row} for row in rows]
 
 
 @rule("R04", "gpu_unused", GPU, rows=Rows("gpu", "GPUs"))

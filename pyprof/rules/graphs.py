@@ -8,31 +8,25 @@ none. So an event made as many nodes as the number after it is larger.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyprof.core.intervals import groups
 from pyprof.core.model import Ints
-from pyprof.rules.event_sample import Sample
+from pyprof.facts.device.timeline import Excerpt
+from pyprof.rules.context import Run
 from pyprof.rules.host_places import texts_like
 from pyprof.store.kinds import IS_OPERATOR_EVENT
-from pyprof.store.moments import first_from
-
-if TYPE_CHECKING:
-    from pyprof.rules.context import Run
 
 _BACKWARD = ("%Backward%", "%autograd::%")  # their numbers are those of the forward pass
 
 
 class Nodes:
-    """The operator events of a sample that have the number of a node, by thread and start: `start` in ns, and how many
-    nodes each made, `count`."""
+    """The operator events of an excerpt that have the number of a node, by thread and start: `start` in ns, and how
+    many nodes each made, `count`."""
 
-    def __init__(self, run: Run, sample: Sample):
-        low, high = (
-            first_from(run.store, "range", sample.worker, time) for time in (sample.start, sample.end)
-        )
+    def __init__(self, run: Run, excerpt: Excerpt):
+        low, high = excerpt.ids("range")
         backward = ", ".join(map(str, texts_like(run, _BACKWARD))) or "-1"
         columns = run.store.columns(
             f"""select thread, start_ns, seq from range

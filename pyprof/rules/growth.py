@@ -11,11 +11,11 @@ import pandas as pd
 from pyprof.core.model import Ints
 from pyprof.core.units import size
 from pyprof.facts.allocations import CPU, Allocations, allocations, pairs
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host.host_work import HostWork
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import STEPS, Run
 from pyprof.rules.graphs import common_lines
-from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 
 
@@ -51,11 +51,9 @@ def growing_memory(run: Run) -> Finding | None:
     lines = common_lines(table["frames"])
     name = table.sort_values("bytes", kind="stable")["name"].iloc[-1]
     total = run.facts.get("cpu.memory_bytes" if device == CPU else f"gpu.{device}.memory_bytes", "")
-    full = (
-        f", which fills {size(int(total))} in {int(total) // most.per_step:,} steps"
-        if total.isdigit()
-        else ""
-    )
+    full = ""
+    if total.isdigit():
+        full = f", which fills {size(int(total))} in {int(total) // most.per_step:,} steps"
     memory = "the CPU" if device == CPU else f"GPU {device}"
     at = f" called at {lines[-1]}" if lines else ""
     return run.finding(
@@ -64,21 +62,17 @@ def growing_memory(run: Run) -> Finding | None:
         "The program still has these tensors, in a list, or in the graph of a loss that it keeps: append loss.item() "
         "or output.detach().cpu(), add up total += loss.item(), and run evaluations under torch.no_grad().",
         None,
-        run.top(table, "bytes", operator="name", source="source", allocations="count", bytes="bytes"),
+        run.top(table, "bytes", "operator=name source allocations=count bytes"),
         "Memory in use returns to the same bytes after each step (report memory, --show=curve).",
     )
 
 
 def _growth(run: Run, events: Allocations) -> _Growth | None:
-    aggregation = run.source.aggregation
-    rows = run.store.rows(
-        """select host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ? and partial = 0
-           and number between ? and ? order by number""",
-        (aggregation.iteration_set, events.worker, aggregation.first, aggregation.last),
-    )
+    rows = run.iterations
+    rows = rows[(rows["worker"] == events.worker) & (rows["partial"] == 0)]
     if len(rows) < limit("R55.steps") or not events.address.mask().all():
         return None
-    starts, ends = np.array(rows, np.int64).T
+    starts, ends = rows[["host_start_ns", "host_end_ns"]].to_numpy(np.int64).T
     half = len(rows) // 2
     born, freed = pairs(events)
     born, freed = born[born >= 0], freed[born >= 0]
@@ -93,7 +87,7 @@ def _growth(run: Run, events: Allocations) -> _Growth | None:
 def _by_operator(run: Run, growth: _Growth) -> pd.DataFrame:
     """Return the operators that allocated what is kept, with its bytes and the number of allocations."""
     events, retained = growth.events, growth.retained
-    work = HostWork(run.source.activity(events.worker), growth.steps)
+    work = HostWork(Excerpt(run.store, events.worker, growth.steps))
     operator, _ = work.executions(events.thread[retained], events.time[retained])
     table = pd.DataFrame({"operator": operator, "bytes": events.bytes[retained]})
     table = table.groupby("operator", as_index=False).agg(bytes=("bytes", "sum"), count=("bytes", "size"))

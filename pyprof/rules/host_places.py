@@ -5,28 +5,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from pyprof.core.marker import COLLECTION, SAVING
 from pyprof.core.model import Bools, Ints
-from pyprof.core.units import percent
 from pyprof.facts.device.partition import NOTHING, Union
-from pyprof.facts.host.gaps import launch_bound
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host.host_work import HostWork, main_thread
 from pyprof.facts.host.places import is_users, place_texts, user_line
 from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, Rows, rule
-from pyprof.rules.premises import LAUNCHES_IF_ANY
+from pyprof.rules.context import LAUNCHES_IF_ANY, Run, unions
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
-from pyprof.store.ids import first_id
-
-if TYPE_CHECKING:
-    from pyprof.rules.context import Run
-    from pyprof.rules.event_sample import Sample
+from pyprof.store.moments import first_from
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
 # Names of a collection, PyProf's and torch.profiler's (record_python_gc_info), and of a call of it.
@@ -41,10 +35,11 @@ _SLEEPS = re.compile(r"built-in function sleep")
 
 
 def host_stretches(run: Run) -> pd.DataFrame:
-    """Return the stretches of the samples in which a GPU waited for a launch, or without a GPU the program, while the
-    CPU was in one place outside of operators for long: the worker, the place with its line, time in ns, whether Python
-    collected garbage then, and what the CPU did there from `begin` to `finish`, also while the GPU still worked."""
-    parts = [_stretches(run, sample) for sample in run.samples]
+    """Return the stretches of the steady steps in which a GPU waited for a launch, or without a GPU the program, while
+    the CPU was in one place outside of operators for long: the worker, the place with its line, time in ns, whether
+    Python collected garbage then, and what the CPU did there from `begin` to `finish`, also while the GPU still worked.
+    """
+    parts = [_stretches(run, excerpt) for excerpt in run.excerpts]
     columns = {"worker": np.int64, "place": object, "known": bool, "waited": np.int64, "collects": bool}
     columns |= {"begin": np.int64, "finish": np.int64}
     empty = pd.DataFrame({name: np.empty(0, kind) for name, kind in columns.items()})
@@ -57,22 +52,23 @@ def sums_by_place(run: Run, collects: bool) -> pd.DataFrame:
     they take more than the median worker, since the others wait for them. A place is left out unless a worker is in it
     in half of the steps, and where it is not known, a worker's stretches count as their lower quartile: the rest may be
     noise."""
-    own = run.host_stretches[run.host_stretches["collects"] == collects]
+    own = run.once(host_stretches)
+    own = own[own["collects"] == collects]
     names = dict(run.store.rows("select id, name from worker"))
     rows = []
     for place, stretches in own.groupby("place", sort=False):
         known = bool(stretches["known"].all())
         by_worker = stretches.groupby("worker")["waited"]
-        if 2 * by_worker.size().max() < run.sampled_steps:
+        if 2 * by_worker.size().max() < run.steps:
             continue
         sums = by_worker.sum()
         if not known:
             sums = (by_worker.size() * by_worker.quantile(_USUAL)).clip(upper=sums)
-        times = sums.reindex([sample.worker for sample in run.samples], fill_value=0)
+        times = sums.reindex(sorted({row[0] for row in run.ids}), fill_value=0)
         most, middle = times.max(), times.sort_values().iloc[(len(times) - 1) // 2]
         few = 2 * middle < most
         at = f", on {', '.join(names[n] for n in times.index[2 * times >= most])}" if few else ""
-        time = run.scaled((most - middle if few else times.mean()) * run.workers)
+        time = int(most - middle if few else times.mean())
         rows.append((f"{place}{at}", known, len(stretches), time, place, few))
     table = pd.DataFrame(rows, columns=["place", "known", "waits", "time", "name", "few"])
     return table.sort_values("time", ascending=False, kind="stable")
@@ -90,57 +86,50 @@ def edits_of(run: Run, stretches: pd.DataFrame) -> dict[int, Edit]:
     it is all of such calls, with their copies."""
     out = {}
     saving = {code for code, text in texts_like(run, _SAVING).items() if _SAVES.search(text)}
-    for worker in stretches["worker"].unique().tolist():
-        rows = stretches[stretches["worker"] == worker]
-        host = Union(*rows[["begin", "finish"]].to_numpy(np.int64, copy=True).T)
+    for worker, host in unions(stretches).items():
         saves = run.host_work(worker).calls_of(saving) if saving else NOTHING
-        if saves.covers(*rows[["begin", "finish"]].to_numpy(np.int64).T).any():
-            host = host.with_(saves)
-        out[worker] = Edit(host)
+        out[worker] = Edit(host.with_(saves) if saves.covers(host.start, host.end).any() else host)
     return out
 
 
-def _stretches(run: Run, sample: Sample) -> pd.DataFrame:
-    activity = run.source.activity(sample.worker)
-    work = run.host_work(sample.worker)
-    thread, start, end = _without_operators(run, sample, work) if run.on_cpu else _late(run, sample)
+def _stretches(run: Run, excerpt: Excerpt) -> pd.DataFrame:
+    work = run.host_work(excerpt.worker)
+    thread, start, end = _without_operators(run, excerpt, work) if run.on_cpu else _late(run, excerpt)
     times = work.times(thread, start, end)
     low, waited = (times[name].to_numpy(np.int64) for name in ("low", "time"))
-    waited = waited - activity.paused.within(low, low + waited)
-    within = [
-        one.within(low, low + waited) for one in (activity.dataloader, collectives_on_host(run, sample))
-    ]
+    waited = waited - excerpt.paused.within(low, low + waited)
+    apart = (excerpt.dataloader, ranges_of(run, excerpt, COLLECTIVES))
+    of_others = np.maximum(*(one.within(low, low + waited) for one in apart))
     engine = np.isin(times["function"], list(texts_like(run, _ENGINE)))
     owner = thread[times["stretch"].to_numpy(np.int64)]
     called = (times["operator"] >= 0) & work.in_function(owner, low)
     outside = ((times["operator"] < 0) | called) & (waited >= limit("R49.length")) & ~engine
-    keep = np.flatnonzero(outside & (2 * np.maximum(*within) <= waited))
+    keep = np.flatnonzero(outside & (2 * of_others <= waited))
     functions = reads.texts_of(run.store, times["function"].to_numpy(np.int64)[keep])
     where = zip(work.stacks(owner[keep], low[keep]), times["function"].to_numpy(np.int64)[keep].tolist())
     users = [_is_users(functions.get(code, ""), work.stack(number).frames) for number, code in where]
     keep = keep[~called[keep].to_numpy() | np.array(users, bool)]
     low, waited, finish = low[keep], waited[keep], (low + times["time"].to_numpy(np.int64))[keep]
     stretch, text, function = times.iloc[keep][["stretch", "text", "function"]].to_numpy(np.int64).T
-    collected = collections(run, sample).within(low, low + waited)
     begun, thread = low == start[stretch], thread[stretch]
-    stacks = work.stacks(thread, low)
     own = np.isin(text, list(texts_like(run, _OWN)))
-    host = np.where((function >= 0) & ~own, function, text)
-    texts = place_texts(run.store, work.stack, pd.DataFrame({
-        "call": -1, "host": host, "where": 1, "operator": work.following(thread, low), "stack": stacks,
-    }))  # fmt: skip
     known = (function >= 0) | own
-    names = [
-        named(name, operator, lines, around)
-        for name, operator, lines, around in zip(
-            texts["host"], texts["operator"], texts["stack"], ((stacks >= 0) | known).tolist()
-        )
-    ]
+    host = np.where((function >= 0) & ~own, function, text)
     return pd.DataFrame({
-        "worker": sample.worker, "place": names,
-        "known": known, "waited": waited, "collects": 2 * collected > waited,
-        **_whole(run, sample, work, thread, low, finish, begun),
+        "worker": excerpt.worker, "place": _names(run, work, thread, low, host, known),
+        "known": known, "waited": waited, "collects": 2 * collections(run, excerpt).within(low, low + waited) > waited,
+        "begin": np.where(begun, _since(excerpt, work, thread, low), low), "finish": finish,
     })  # fmt: skip
+
+
+def _names(run: Run, work: HostWork, thread: Ints, time: Ints, host: Ints, known: Bools) -> list[str]:
+    """Return where threads are, `host` the text of the range or function."""
+    stacks = work.stacks(thread, time)
+    texts = place_texts(run.store, work.stack, pd.DataFrame({
+        "call": -1, "host": host, "where": 1, "operator": work.following(thread, time), "stack": stacks,
+    }))  # fmt: skip
+    around = ((stacks >= 0) | known).tolist()
+    return [named(*row) for row in zip(texts["host"], texts["operator"], texts["stack"], around)]
 
 
 def _is_users(function: str, frames: Sequence[str]) -> bool:
@@ -149,39 +138,28 @@ def _is_users(function: str, frames: Sequence[str]) -> bool:
     return is_users(match["file"]) if match else bool(frames) and is_users(frames[-1])
 
 
-def _whole(
-    run: Run, sample: Sample, work: HostWork, thread: Ints, low: Ints, finish: Ints, begun: Bools
-) -> dict[str, Ints]:
-    """Return since when, and until when, threads were in a place: also before the GPU waited for it (`begun`: the wait
-    began there), after any thread's last call."""
-    calls = sample.api["start_ns"].values + sample.api["duration_ns"].values if sample.api else low[:0]
+def _since(excerpt: Excerpt, work: HostWork, thread: Ints, time: Ints) -> Ints:
+    """Return since when threads were in a place, also before the GPU waited for it, after any thread's last call."""
+    calls = excerpt.of_calls("start_ns").values + excerpt.of_calls("duration_ns").values
     ended = np.r_[-1, np.sort(calls)]
-    before = np.maximum(work.since(thread, low), ended[np.searchsorted(ended, low, side="right") - 1])
-    begin = np.where(begun & (before >= 0), before, low)
-    return {"begin": begin, "finish": finish}
+    before = np.maximum(work.since(thread, time), ended[np.searchsorted(ended, time, side="right") - 1])
+    return np.where(before >= 0, before, time)
 
 
-def _late(run: Run, sample: Sample) -> tuple[Ints, Ints, Ints]:
-    """Return the stretches, by thread, in which the GPU waited for a launch."""
-    ids = sample.of("id")
-    if not len(ids):
-        return ids, ids, ids
-    activity = run.source.activity(sample.worker)
-    gaps, _ = launch_bound(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
+def _late(run: Run, excerpt: Excerpt) -> tuple[Ints, Ints, Ints]:
+    """Return the stretches, by thread, in which the GPU waited for a launch, as far as they may be long enough."""
+    gaps, _ = run.late_gaps(excerpt)
+    gaps = gaps.take(gaps.until - gaps.since >= limit("R49.length"))
     return gaps.thread, gaps.since, gaps.until
 
 
-def _without_operators(run: Run, sample: Sample, work: HostWork) -> tuple[Ints, Ints, Ints]:
+def _without_operators(run: Run, excerpt: Excerpt, work: HostWork) -> tuple[Ints, Ints, Ints]:
     """Return the stretches in which the main thread is in no operator; none where no operator was recorded."""
-    thread, paused = main_thread(run.store, sample.worker), run.source.activity(sample.worker).paused
-    if thread < 0:
-        none = np.empty(0, np.int64)
-        return none, none, none
-    busy = work.busy(thread)
-    busy = Union(np.r_[busy.start, paused.start], np.r_[busy.end, paused.end])
-    start = np.clip(np.r_[sample.start, busy.end], sample.start, sample.end)
-    end = np.clip(np.r_[busy.start, sample.end], sample.start, sample.end)
-    long = end - start >= limit("R49.length")
+    thread = main_thread(run.store, excerpt.worker)
+    busy = work.busy(thread).with_(excerpt.paused)
+    start = np.clip(np.r_[excerpt.window[0], busy.end], *excerpt.window)
+    end = np.clip(np.r_[busy.start, excerpt.window[1]], *excerpt.window)
+    long = (end - start >= limit("R49.length")) & (thread >= 0)
     return np.full(int(long.sum()), thread), start[long], end[long]
 
 
@@ -207,19 +185,14 @@ def named(host: str | None, operator: str | None, lines: str | None, around: boo
     return f"in {name}{f' ({own})' if own else ''}{called}"
 
 
-def collections(run: Run, sample: Sample) -> Union:
-    """Return the garbage collections of a sample."""
-    return _ranges_within(run, sample, _COLLECTIONS)
+def collections(run: Run, excerpt: Excerpt) -> Union:
+    """Return the garbage collections of an excerpt."""
+    return ranges_of(run, excerpt, _COLLECTIONS)
 
 
-def collectives_on_host(run: Run, sample: Sample) -> Union:
-    """Return the collectives of a sample that run on the CPU."""
-    return _ranges_within(run, sample, COLLECTIVES)
-
-
-def _ranges_within(run: Run, sample: Sample, patterns: tuple[str, ...]) -> Union:
-    codes = texts_like(run, patterns)
-    ranges = ranges_with(run, codes, sample.worker, sample.start, sample.end)
+def ranges_of(run: Run, excerpt: Excerpt, patterns: tuple[str, ...]) -> Union:
+    """Return the time of an excerpt in ranges whose texts match an SQL pattern."""
+    ranges = ranges_with(run, texts_like(run, patterns), excerpt.worker, *excerpt.window)
     return Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
 
 
@@ -233,20 +206,20 @@ def texts_like(run: Run, patterns: tuple[str, ...]) -> dict[int, str]:
 
 def ranges_with(run: Run, codes: dict[int, str], worker: int, start: int, end: int) -> dict[str, Ints]:
     """Return ranges with these texts that begin in [start, end): text, start_ns, duration_ns, by start."""
-    columns = run.store.columns(
-        f"""select text, start_ns, duration_ns from range
-            where id >= {first_id(worker)} and id < {first_id(worker + 1)} and start_ns >= {start} and start_ns < {end}
-            and text in ({", ".join(map(str, codes)) or "null"}) order by id"""
-    )
-    return {name: column.values for name, column in columns.items()}
+    names = ("text", "start_ns", "duration_ns")
+    columns: list[list[Ints]] = [[np.empty(0, np.int64)] for _ in names]
+    if codes:
+        ids = (first_from(run.store, "range", worker, time) for time in (start, end))
+        for part in run.store.parts("range", names, *ids):
+            own = np.isin(part["text"].values, list(codes))
+            for column, name in zip(columns, names):
+                column.append(part[name].values[own])
+    return {name: np.concatenate(column) for name, column in zip(names, columns)}
 
 
 @rule(
-    "R49",
-    "host_work",
-    LAUNCHES_IF_ANY,
-    rows=Rows("idle", "Idle time", without_gpu=Rows("step_time", "Step Time")),
-)
+    "R49", "host_work", LAUNCHES_IF_ANY, rows=Rows("idle", "Idle time", without_gpu=Rows("step_time", "Step Time"))
+)  # fmt: skip
 def host_work(run: Run) -> Finding | None:
     """The CPU is in one place of the program that launches nothing, Python code, a file, another library, and the GPU
     waits for it; without a GPU, the program is there, outside of operators. Shorter waits than 0.2 ms are those of any
@@ -262,12 +235,12 @@ def host_work(run: Run) -> Finding | None:
     place, known, _, time, name, few = next(table.itertuples(index=False))
     if few:
         run.late_ranks.add("R49")
-    stretches = run.host_stretches
+    stretches = run.once(host_stretches)
     first = stretches["place"].eq(name) & ~stretches["collects"]
     saving = run.without("R49", edits_of(run, stretches[first]), time)
     if not known:  # the rest of its time may be noise
         saving = min(saving, time)
-    times = f"{run.time(time)}, {percent(run.share(time))} of the time,"
+    times = f"{run.cost(time)},"
     who = f"The program spends {times}" if run.on_cpu else f"The GPU waits for {times} while the CPU is"
     more = "" if known else (
         " To know the line, record with torch.profiler(with_stack=True), or with pyprof run --sample cpu and look at "
@@ -277,7 +250,7 @@ def host_work(run: Run) -> Finding | None:
         f"{who} {place}.",
         _advice(place, run.on_cpu) + more,
         saving,
-        run.top(table, "time", place="place", waits="waits", time_ns="time"),
+        run.top(table, "time", "place waits time_ns=time"),
         "A step gets shorter, and the report idle no longer has the place.",
     )
 

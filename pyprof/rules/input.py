@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyprof.core.units import duration, percent
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host import loader_work
 from pyprof.facts.host.host_work import HostWork
 from pyprof.facts.host.loader_work import Enough, Work
@@ -45,24 +46,23 @@ def dataloader_bound(run: Run) -> Finding | None:
     part, who = _loading(run)
     if run.share(part) <= limit("R08.share"):
         return None
-    settings = _settings(run)
+    settings, idle = _settings(run), " while the GPU does nothing" if run.source.gpu else ""
     known = _workers_work(run)
     advice = [_more_workers(known)]
-    if "persistent_workers" not in settings or settings["persistent_workers"] != "yes":
+    if settings.get("persistent_workers") != "yes":
         advice.append("keep workers between epochs with persistent_workers=True")
     advice.append("raise prefetch_factor if the waits are uneven")
-    cheaper = "Make the transforms cheaper: decode and resize once ahead of time, or on the GPU."
-    if known is not None:
-        cheaper = (
-            f"Or make {known.stages[0].source} cheaper: decode and resize once ahead of time, or on the GPU."
-        )
-    elif any(key.endswith(".workers_recorded") and text == "no" for key, text in run.facts.items()):
+    what = "Make the transforms" if known is None else f"Or make {known.stages[0].source}"
+    cheaper = f"{what} cheaper: decode and resize once ahead of time, or on the GPU."
+    if known is None and any(
+        key.endswith(".workers_recorded") and text == "no" for key, text in run.facts.items()
+    ):
         cheaper += " Call pyprof.init() before the loader starts its workers: then their work is recorded."
     saving = _saving(run, "R08", part)
     if known is not None and known.raises:
         saving = min(saving, max(run.wall - known.enough.time_ns, 0))
     return run.finding(
-        f"The loop waits for its DataLoader {percent(run.share(part))} of the time{_idle(run)}, "
+        f"The loop waits for its DataLoader {percent(run.share(part))} of the time{idle}, "
         f"{run.time(part)}{_mostly(waits)}{who}.{_told(known)}",
         ", ".join(advice) + ". " + cheaper,
         saving,
@@ -158,11 +158,6 @@ def _more_workers(known: _Workers | None) -> str:
     return f"Of {known.workers} workers {enough.workers} would do on average: do not raise num_workers"
 
 
-def _idle(run: Run) -> str:
-    """Say what the GPU does meanwhile, if there is one."""
-    return " while the GPU does nothing" if run.source.gpu else ""
-
-
 @rule("R09", "workers_zero", rows=_WAITS)
 def workers_zero(run: Run) -> Finding | None:
     """The DataLoader has no workers: the training loop loads each batch itself, while the GPU does nothing. With
@@ -189,7 +184,7 @@ def workers_zero(run: Run) -> Finding | None:
         f"time, {run.time(part)}{_mostly(waits)}{who}.",
         f"DataLoader(..., num_workers={count}, persistent_workers=True): batches are prepared while the step runs. The "
         f"dataset must be picklable where processes are spawned.",
-        min(_saving(run, "R09", part), max(run.wall - _longest(run) // count, 0)),
+        min(_saving(run, "R09", part), max(run.wall - max(_in_loader(run).values(), default=0) // count, 0)),
         waits,
         "The waits for the data loader fall (report step_time, categories=phase); more workers than needed cost "
         "memory only.",
@@ -198,10 +193,7 @@ def workers_zero(run: Run) -> Finding | None:
 
 def _loading(run: Run) -> tuple[int, str]:
     """Return the time that a worker waits, mean over those that do, and their names, if these are not most of them."""
-    loading = {
-        sample.worker: len(run.source.activity(sample.worker).dataloader.cut(sample.start, sample.end))
-        for sample in run.samples
-    }
+    loading = _in_loader(run)
     most, names = max(loading.values(), default=0), reads.worker_names(run.store)
     few = [names[worker] for worker, time in loading.items() if 2 * time >= most]
     if 2 * len(few) >= len(loading):
@@ -210,19 +202,17 @@ def _loading(run: Run) -> tuple[int, str]:
     return run.loading * len(loading) // len(few), f", on {', '.join(few)}"
 
 
-def _longest(run: Run) -> int:
-    """Return the time that a worker is in its loader in the window, of the one that is there longest."""
-    times = [
-        len(run.source.activity(sample.worker).dataloader.cut(sample.start, sample.end))
-        for sample in run.samples
-    ]
-    return run.scaled(max(times, default=0) * run.workers)
+def _in_loader(run: Run) -> Counter[int]:
+    """Return the time that each worker is in its loader in the window."""
+    times = Counter[int]()
+    for one in run.excerpts:
+        times[one.worker] += len(one.dataloader.cut(*one.window))
+    return times
 
 
 def _saving(run: Run, rule: str, waited: int) -> int:
     """Return what a loader that has its batches ready would save."""
-    workers = [sample.worker for sample in run.samples]
-    return run.without(rule, {one: Edit(run.source.activity(one).dataloader) for one in workers}, waited)
+    return run.without(rule, run.edit(lambda one: Edit(one.dataloader)), waited)
 
 
 def _waits(run: Run) -> list[dict[str, Any]] | None:
@@ -253,7 +243,7 @@ def _waits(run: Run) -> list[dict[str, Any]] | None:
 
 def _line(run: Run, worker: int, thread: int, start: int, length: int) -> str | None:
     """Return the source line of most of a wait: of the innermost Python function, or of the operator."""
-    work = HostWork(run.source.activity(worker), (start, start + length))
+    work = HostWork(Excerpt(run.store, worker, (start, start + length)))
     place = work.places(*(np.array([value]) for value in (thread, start, start + length)))
     frames = work.stack(int(place.stack[0])).frames
     if frames:
@@ -273,18 +263,15 @@ def _mostly(waits: list[dict[str, Any]]) -> str:
     for wait in waits:
         times[wait["source"]] += wait["wait_ns"]
     known = {line: time for line, time in times.items() if line is not None}
-    return (
-        f", above all in {max(known, key=known.__getitem__)}"
-        if known and sum(known.values()) >= times[None]
-        else ""
-    )
+    if not known or sum(known.values()) < times[None]:
+        return ""
+    return f", above all in {max(known, key=known.__getitem__)}"
 
 
 def _settings(run: Run) -> dict[str, str]:
     """Return the settings of the first loader."""
     names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "batch_size")
-    settings = {name: run.facts.get(f"loader.0.{name}") for name in names}
-    return {name: text for name, text in settings.items() if text is not None}
+    return {name: text for name in names if (text := run.facts.get(f"loader.0.{name}")) is not None}
 
 
 def _workers(run: Run) -> set[str]:

@@ -6,15 +6,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from pyprof.core.model import OPTIMIZER, Ints
+from pyprof.core.model import KERNEL, OPTIMIZER
 from pyprof.core.occupancy import Chip, of_capability, resident
 from pyprof.core.units import percent
 from pyprof.costs.kernels import COMMUNICATION
+from pyprof.facts.device import launch_stats
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample
+from pyprof.rules.context import GPU, KINDS, Run, known
 from pyprof.rules.peaks import only_gpu, roof
-from pyprof.rules.premises import GPU, KINDS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 
@@ -28,22 +28,17 @@ def unfused_pointwise(run: Run) -> Finding | None:
     Fires: add, mul, tanh on the same large tensor, 15 % of the kernels' time.
     Silent: chains of two; kernels of one block, whose cost is the launch (R06).
     """
-    rows = [_chains(run, sample) for sample in run.samples]
-    chains = pd.concat(rows, ignore_index=True) if rows else None
-    total = sum(int(sample.of("duration_ns")[sample.kernel].sum()) for sample in run.samples)
-    if chains is None or not len(chains) or not total:
-        return None
-    part = float(chains["time"].sum()) / total
+    chains = pd.concat([_chains(run, excerpt) for excerpt in run.excerpts])
+    part = float(chains["time"].sum()) / max(run.kernel_time, 1)
     if part <= limit("R23.share"):
         return None
     saved = float((chains["time"] * (1 - 1 / chains["kernels"])).sum())
-    grouped = chains.groupby("first", as_index=False).agg(
-        last=("last", "first"), chains=("time", "size"), kernels=("kernels", "max"), time=("time", "sum")
+    grouped = chains.groupby("operator", as_index=False).agg(
+        last=("last", "first"), chains=("time", "size"), kernels=("kernels", "max"), time_ns=("time", "sum")
     )
-    names, sources = run.operators["name"], run.operators["source"]
-    grouped["source"] = [sources[number] for number in grouped["first"].tolist()]
-    for column in ("first", "last"):
-        grouped[column] = [names[number] for number in grouped[column].tolist()]
+    grouped = run.named(grouped.assign(last=grouped["last"].map(run.operators["name"]))).rename(
+        columns={"operator": "first"}
+    )
     compiled = run.facts.get("compile.regions", "0") != "0"
     many = f"of {int(limit('R23.chain'))} or more elementwise kernels of one size"
     who = f"1 chain {many} takes" if len(chains) == 1 else f"{len(chains)} chains {many} take"
@@ -52,78 +47,57 @@ def unfused_pointwise(run: Run) -> Finding | None:
         ("These are outside the compiled regions: move them inside" if compiled else
          "torch.compile fuses them (compiling the function with the chain is enough)")
         + ", or use one operator for them (F.gelu, F.silu, addcmul, in-place forms).",
-        run.on_device(saved),
-        run.top(
-            grouped, "time", first="first", last="last", source="source", chains="chains", kernels="kernels",
-            time_ns="time",
-        ),
+        run.per_device(saved),
+        run.top(grouped, "time_ns", "first last source chains kernels time_ns"),
         "Fewer elementwise kernels in the report of kernels, and a shorter step.",
     )  # fmt: skip
 
 
-def _chains(run: Run, sample: Sample) -> pd.DataFrame:
-    """Return chains in a sample: first and last operator, kernels, time."""
+def _chains(run: Run, excerpt: Excerpt) -> pd.DataFrame:
+    """Return chains: first operator and last, kernels, time."""
     names = run.kernel_names
     fusable = names.index[
         (names["what"] == "pointwise") & ~which(names["kernel"], lambda name: name.startswith("triton_"))
     ].to_numpy(np.int64)
     learns = run.operators.index[run.operators["phase"] == OPTIMIZER].to_numpy(np.int64)
-    order = np.lexsort((sample.of("start_ns"), sample.of("stream"), sample.of("device")))
-    order = order[np.isin(order, sample.kernel)]
-    blocks, threads = _geometry(run, sample.of("geometry")[order])
-    operator = sample.of("operator")[order]
-    fits = np.isin(sample.of("name")[order], fusable) & ~np.isin(operator, learns) & (blocks > 1)
+    device, stream = (excerpt.of_events(name).values for name in ("device", "stream"))
+    order = np.lexsort((excerpt.start, stream, device))
+    order = order[excerpt.event["kind"].values[order] == KERNEL]
+    name, operator, geometry = (
+        known(excerpt.of_events(name).take(order)) for name in ("name", "operator", "geometry")
+    )
+    shapes = launch_stats.shapes(run.store)
+    parts = [device[order], stream[order], shapes.blocks[geometry], shapes.threads[geometry]]
+    fits = np.isin(name, fusable) & ~np.isin(operator, learns) & (parts[2] > 1)
     same = np.zeros(len(order), bool)
-    parts = [sample.of("device")[order], sample.of("stream")[order], blocks, threads]
     same[1:] = fits[1:] & fits[:-1] & np.logical_and.reduce([part[1:] == part[:-1] for part in parts])
-    chain = np.cumsum(~same)
-    frame = pd.DataFrame(
-        {"chain": chain, "operator": operator, "duration_ns": sample.of("duration_ns")[order]}
-    )[fits]
+    time = (excerpt.end - excerpt.start)[order]
+    frame = pd.DataFrame({"chain": np.cumsum(~same), "operator": operator, "time": time})[fits]
     chains = frame.groupby("chain").agg(
-        first=("operator", "first"),
+        operator=("operator", "first"),
         last=("operator", "last"),
-        kernels=("duration_ns", "size"),
-        time=("duration_ns", "sum"),
+        kernels=("time", "size"),
+        time=("time", "sum"),
     )
-    return chains[chains["kernels"] >= limit("R23.chain")].reset_index(drop=True)
-
-
-def _geometry(run: Run, numbers: Ints) -> tuple[Ints, Ints]:
-    """Return blocks and threads per block of launches; 0 where they are unknown."""
-    rows = run.store.rows(
-        """select id, coalesce(grid_x * grid_y * grid_z, 0), coalesce(block_x * block_y * block_z, 0) from geometry"""
-    )
-    table = np.zeros((max((row[0] for row in rows), default=0) + 1, 2), np.int64)
-    for number, blocks, threads in rows:
-        table[number] = blocks, threads
-    return table[numbers, 0], table[numbers, 1]
+    return pd.DataFrame(chains[chains["kernels"] >= limit("R23.chain")])
 
 
 def _shapes(run: Run) -> pd.DataFrame:
-    """Return kernels of the sample by operator, name and geometry: blocks, threads, registers, shared memory, count,
-    time.
+    """Return kernels by operator, name and geometry: blocks, threads, registers, shared memory, count, time.
 
     Collectives are left out; they take few blocks on purpose.
     """
-    kernels = run.events(("operator", "name", "geometry", "duration_ns"), lambda sample: sample.kernel)
-    kernels = kernels.groupby(["operator", "name", "geometry"], as_index=False).agg(
+    keys = ["operator", "name", "geometry"]
+    kernels = run.events((*keys, "duration_ns"), lambda one: one.event["kind"].values == KERNEL)
+    kernels = kernels.groupby(keys, as_index=False).agg(
         count=("duration_ns", "size"), time=("duration_ns", "sum")
     )
-    rows = run.store.rows(
-        """select id, grid_x * grid_y * grid_z, block_x * block_y * block_z, registers, shared_memory_bytes
-           from geometry"""
-    )
-    columns = ["geometry", "blocks", "threads", "registers", "shared"]
-    table = pd.DataFrame(rows, columns=columns).set_index("geometry").astype("float64")
-    kernels = kernels.join(table, on="geometry").join(
-        run.kernel_names["short_name"].rename("kernel"), on="name"
-    )
-    kernels = kernels.join(run.kernel_names["what"], on="name")
-    kernels = kernels[
-        (kernels["blocks"] > 0) & (kernels["threads"] > 0) & ~kernels["what"].isin(COMMUNICATION)
-    ]
-    return kernels.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
+    shapes = launch_stats.shapes(run.store)
+    columns = dict(zip(("blocks", "threads", "registers", "shared"), shapes))
+    kernels = kernels.assign(**{name: column[kernels["geometry"]] for name, column in columns.items()})
+    kernels = run.named(kernels.join(run.kernel_names[["short_name", "what"]], on="name"))
+    kernels = kernels.rename(columns={"short_name": "kernel"})
+    return kernels[(kernels["blocks"] > 0) & (kernels["threads"] > 0) & ~kernels["what"].isin(COMMUNICATION)]
 
 
 def _chip(run: Run) -> Chip:
@@ -169,18 +143,14 @@ def low_occupancy(run: Run) -> Finding | None:
         return None
     saved = float((few["time"] * (1 - few["blocks"] / count)).sum())
     return run.finding(
-        f"Kernels with fewer blocks than the {count} multiprocessors, and less than "
-        f"{percent(limit('R26.occupancy'))} of the threads, take {percent(part)} of the time of kernels "
-        "other than collectives.",
+        f"Kernels with fewer blocks than the {count} multiprocessors, and less than {percent(limit('R26.occupancy'))} "
+        f"of the threads, take {percent(part)} of the time of kernels other than collectives.",
         "Give each kernel more work at once: a larger batch, several small tensors in one call, or two independent "
         "parts on two streams. Split a reduction or a product over a long dimension.",
-        run.on_device(saved),
-        run.top(
-            few, "time", operator="path", source="source", kernel="kernel", blocks="blocks", threads="threads",
-            occupancy="occupancy", count="count", time_ns="time",
-        ),
+        run.per_device(saved),
+        run.top(few, "time", "operator source kernel blocks threads occupancy count time_ns=time"),
         "These kernels have more blocks, or the step is shorter.",
-    )  # fmt: skip
+    )
 
 
 @rule("R27", "tail_wave", GPU, KINDS, rows=Rows("kernel_summary", "Kernels"))
@@ -197,7 +167,7 @@ def tail_wave(run: Run) -> Finding | None:
     total = int(kernels["time"].sum())
     if not total:
         return None
-    kernels = kernels.dropna(subset=["registers", "shared"]).copy()
+    kernels = kernels[(kernels["registers"] >= 0) & (kernels["shared"] >= 0)].copy()
     if not len(kernels):
         raise NeedsFacts("needs registers and shared memory of kernels, which this recording lacks")
     held = resident(chip, *(kernels[name].to_numpy(np.int64) for name in ("threads", "registers", "shared")))
@@ -216,13 +186,10 @@ def tail_wave(run: Run) -> Finding | None:
         "collectives.",
         "Change what sets the number of blocks (batch, sequence length, tile) so that it is just below a whole number "
         "of waves; the evidence has waves and blocks.",
-        run.on_device(saved),
-        run.top(
-            tails, "time", operator="path", source="source", kernel="kernel", blocks="blocks", waves="waves",
-            count="count", time_ns="time",
-        ),
+        run.per_device(saved),
+        run.top(tails, "time", "operator source kernel blocks waves count time_ns=time"),
         "A step with the other size takes less time per element.",
-    )  # fmt: skip
+    )
 
 
 @rule("R36", "far_from_roofline", GPU, rows=Rows("detail", "Operators"))
@@ -239,10 +206,10 @@ def far_from_roofline(run: Run) -> Finding | None:
     kernels["roof"] = roof(run, kernels)
     kernels = kernels[kernels["roof"].notna() & (kernels["gpu_ns"] >= limit("R36.length") * kernels["calls"])]
     kernels = kernels[~kernels["what"].isin(COMMUNICATION)]  # waits for other ranks are not work
-    grouped = kernels.groupby("operator", as_index=False).agg(
+    grouped = run.named(kernels.groupby("operator", as_index=False).agg(
         time=("gpu_ns", "sum"), roof=("roof", "sum"), flops=("flops", "sum"), bytes=("bytes", "sum"),
-        path=("path", "first"), source=("source", "first"), params=("params", "first"), kernel=("short_name", "first"),
-    )  # fmt: skip
+        params=("params", "first"), kernel=("short_name", "first"),
+    ))  # fmt: skip
     grouped["efficiency"] = (grouped["roof"] / grouped["time"].clip(lower=1)).round(3)
     lost = (grouped["time"] - grouped["roof"]) / max(len(run.used), 1) / max(run.wall, 1)
     far = grouped[(grouped["efficiency"] < limit("R36.efficiency")) & (lost > limit("R36.share"))].copy()
@@ -256,9 +223,6 @@ def far_from_roofline(run: Run) -> Finding | None:
         "Products: another type, size or layout, a newer library. All else is limited by memory: make fewer passes "
         "over the data (fuse, in-place), contiguous tensors, a smaller type.",
         run.per_device(far["lost"].sum()),
-        run.top(
-            far, "lost", operator="path", source="source", params="params", kernel="kernel", time_ns="time",
-            efficiency="efficiency", flops="flops", bytes="bytes",
-        ),
+        run.top(far, "lost", "operator source params kernel time_ns=time efficiency flops bytes"),
         "Roofline efficiency of these operators rises.",
-    )  # fmt: skip
+    )

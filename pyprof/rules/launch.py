@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyprof.core.intervals import groups
-from pyprof.core.model import Ints
+from pyprof.core.api_names import API_KINDS
+from pyprof.core.intervals import at_places, groups
+from pyprof.core.model import GRAPH, Bools, Ints
 from pyprof.core.units import duration, percent
-from pyprof.facts.device.partition import Union
-from pyprof.facts.host.gaps import launch_bound as launch_bound_gaps
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host.places import user_line
 from pyprof.facts.path.what_if import Edit
 from pyprof.rules import RULES, Finding, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import LAUNCHES, Run, unions
 from pyprof.rules.evaluation import judge
-from pyprof.rules.event_sample import Sample, kind
-from pyprof.rules.premises import LAUNCHES
 from pyprof.rules.thresholds import limit
+from pyprof.rules.wording import located
 from pyprof.store import reads
 
-_COPY = re.compile(
-    r"unassociated_\w*mem(cpy|set)", re.IGNORECASE
-)  # of copies and sets that no operator launched
+# Of copies and sets that no operator launched.
+_COPY = re.compile(r"unassociated_\w*mem(cpy|set)", re.IGNORECASE)
 _CAUSES = ("R07", "R08", "R09", "R21", "R30", "R32", "R33", "R49")  # of late launches
 _ZEROING = ("zero_", "zero", "fill_")  # operators that zero_grad may call
 
@@ -44,11 +42,9 @@ def launch_bound(run: Run) -> Finding | None:
     Fires: kernels of 4 us, launched every 10 us; kernels of 40 us, launched every 100 us.
     Silent: kernels of 40 us launched every 10 us, a GPU that waits for the DataLoader, or for the replay of a graph.
     """
-    durations = _durations(run)
-    replayed = sum(len(sample.kernel) for sample in run.samples) - len(durations)
-    if len(durations) <= replayed:
+    launches, every = run.once(_launches), int(run.kernels["calls"].sum())
+    if 2 * len(launches) <= every:
         return None
-    middle = float(np.median(durations))
     waits = _waits(run)
     waited, alone = (int(part["waited"].sum()) for part in (waits, waits[waits["alone"]]))
     late = int(run.late * alone / waited) if waited else 0
@@ -58,11 +54,10 @@ def launch_bound(run: Run) -> Finding | None:
     rest = run.beyond(causes, late)
     if run.share(rest) <= limit("R05.late"):
         return None
-    launches = np.concatenate([sample.of("launch_duration_ns")[_launched(sample)] for sample in run.samples])
-    per_step = int(run.kernels["calls"].sum()) / max(run.steps * run.workers, 1)
-    own = per_step * len(durations) / (len(durations) + replayed)
-    which = f", {own:.0f} of them with a recorded launch of their own" if replayed else ""
-    cost = f"launching {'these' if replayed else 'them'} takes {run.time(run.scaled(int(launches.sum())), False)}"
+    middle, per_step, own = launches["duration_ns"].median(), run.rate(every), run.rate(len(launches))
+    which = f", {own:.0f} of them with a recorded launch of their own" if own < per_step else ""
+    length = run.time(run.per_worker(launches["launch_ns"].sum()), False)
+    cost = f"launching {'these' if which else 'them'} takes {length}"
     move = (
         "move Python code and other work of the CPU out of the step (the report idle has its lines), and do more in "
         "each step."
@@ -73,18 +68,16 @@ def launch_bound(run: Run) -> Finding | None:
         fewer = f"With {per_step:.0f} kernels{run.per_step}, fusing them saves little: {move}"
     else:
         fewer = _less_launches(run)
-    rows = _by_operator(run, waits[waits["alone"]])
-    apart = (
-        f" Without what {' and '.join(causes)} found, {run.time(rest, False)} of it are left."
-        if causes
-        else ""
-    )
+    sums = run.named(waits[waits["alone"]]).groupby(["operator", "source"], dropna=False)["waited"]
+    table = sums.agg(waited_ns="sum", launches="size").reset_index()
+    rows = run.top(table, "waited_ns", "operator source waited_ns launches")
+    apart = f" Without what {' and '.join(causes)} found, {run.time(rest, False)} of it are left."
     if rows and rows[0]["operator"] in _ZEROING:
         fewer = f"Where zero_grad calls it: zero_grad(set_to_none=True) launches nothing. {fewer}"
     return run.finding(
         f"The GPU waits for kernel launches for {run.time(late, False)} of {run.time(run.wall)}, "
         f"{percent(run.share(late))}.{_meanwhile(run, late)} {_number(per_step)}{run.per_step}{which}; "
-        f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}{apart}",
+        f"{cost}, and the median runs for {duration(middle)}.{_where(rows, alone)}{apart if causes else ''}",
         f"{fewer} Larger batches make each kernel longer. Recording makes the CPU slower: without it, "
         "such a step is shorter, and so is the wait.",
         rest,
@@ -100,11 +93,9 @@ def _where(rows: Sequence[Mapping[str, Any]], waited: int) -> str:
     share = rows[0]["waited_ns"] / max(waited, 1)
     if share < limit("R05.operator"):
         return f" The waits are spread over the step: no operator has more than {percent(share)} of them."
-    source = rows[0]["source"]
-    at = f" ({source})" if isinstance(source, str) and source else ""
-    operator = rows[0]["operator"]
-    work = "copies and sets of" if _COPY.match(operator) else "kernels of"
-    return f" Of the waits, {percent(share)} are before {work} {operator}{at}."
+    work = "copies and sets of" if _COPY.match(rows[0]["operator"]) else "kernels of"
+    operator = located(rows[0]["operator"], rows[0]["source"])
+    return f" Of the waits, {percent(share)} are before {work} {operator}."
 
 
 def _number(kernels: float) -> str:
@@ -146,47 +137,59 @@ def _less_launches(run: Run) -> str:
     graphs = (
         "record the step as a CUDA graph (torch.compile(model, mode='reduce-overhead'), torch.cuda.graph)"
     )
-    if any(sample.event["graph"].mask()[sample.kernel].any() for sample in run.samples):
+    if any((one.of_events("graph").mask() & one.kernel).any() for one in run.excerpts):
         return "Move more of the step into CUDA graphs: everything outside them is launched kernel by kernel."
     if run.facts.get("compile.regions", "0") != "0":
         return f"The model is compiled: {graphs}, which requires static shapes."
     return f"Fuse kernels with torch.compile(model), or {graphs}, which requires static shapes."
 
 
-def _durations(run: Run) -> Any:
-    """Return the durations of kernels that were launched one by one."""
-    parts = [sample.of("duration_ns")[_launched(sample)] for sample in run.samples]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+def _alone(excerpt: Excerpt) -> Bools:
+    """Return which events were launched alone: a replay of a graph launches many."""
+    events = np.bincount(excerpt.launch + 1)  # of each launch; first those without one
+    single = events[excerpt.launch + 1] == 1
+    out: Bools = excerpt.launched & single & (excerpt.event["kind"].values != GRAPH)
+    return out
 
 
-def _launched(sample: Sample) -> Ints:
-    return sample.kernel[sample.alone[sample.kernel]]
+def _late(excerpt: Excerpt) -> Ints:
+    """Return the gap before each event on its device, 0 where its launch returned before the previous event ended."""
+    start, end, place = excerpt.start, excerpt.end, excerpt.launch
+    returned = at_places(excerpt.of_calls("start_ns").values + excerpt.of_calls("duration_ns").values, place)
+    out = np.zeros(len(start), np.int64)
+    for _, places in groups(excerpt.event["device"].values):
+        order = places[np.argsort(start[places], kind="stable")]
+        before = np.r_[start[order[:1]], np.maximum.accumulate(end[order])[:-1]]
+        out[order] = np.where(returned[order] > before, np.maximum(start[order] - before, 0), 0)
+    return out
 
 
-def _waits(run: Run) -> pd.DataFrame:
-    """Return the launch-bound idle times of the sample: operator of the launch, length, and whether it launched one
-    event alone."""
-    parts = [pd.DataFrame({"operator": [], "waited": [], "alone": []}).astype({"alone": bool})]
-    for sample in run.samples:
-        if not len(sample.kernel):
-            continue
-        ids = sample.of("id")
-        activity = run.source.activity(sample.worker)
-        gaps, length = launch_bound_gaps(activity, int(ids[0]), int(ids[-1]) + 1, sample.start)
-        place = np.searchsorted(ids, gaps.event)
-        parts.append(
-            pd.DataFrame({
-                "operator": sample.of("operator")[place], "waited": length, "alone": sample.alone[place],
-            })
-        )  # fmt: skip
+def _launches(run: Run) -> pd.DataFrame:
+    """Return the kernels that were launched one by one: operator, duration_ns, launch_ns, the time that launching took,
+    and how long the device waited for it, `late`."""
+    parts = [
+        pd.DataFrame(
+            {name: np.empty(0, np.int64) for name in ("operator", "duration_ns", "launch_ns", "late")}
+        )
+    ]
+    for one in run.excerpts:
+        own = one.kernel & _alone(one)
+        parts.append(pd.DataFrame({
+            "operator": one.of_events("operator").values[own], "duration_ns": (one.end - one.start)[own],
+            "launch_ns": one.of_calls("duration_ns").values[one.launch[own]], "late": _late(one)[own],
+        }))  # fmt: skip
     return pd.concat(parts, ignore_index=True)
 
 
-def _by_operator(run: Run, waits: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the operators for whose launches the GPU waited longest in the sample."""
-    named = waits.join(run.operators[["name", "source"]], on="operator")
-    sums = named.groupby(["name", "source"], dropna=False)["waited"].agg(["sum", "size"]).reset_index()
-    return run.top(sums, "sum", operator="name", source="source", waited_ns="sum", launches="size")
+def _waits(run: Run) -> pd.DataFrame:
+    """Return the launch-bound idle times: operator of the launch, length, and whether it launched one event alone."""
+    parts = [pd.DataFrame({"operator": [], "waited": [], "alone": []}).astype({"alone": bool})]
+    for one in run.excerpts:
+        gaps, length = run.late_gaps(one)
+        place = np.searchsorted(one.id, gaps.event)
+        operator = one.of_events("operator").values[place]
+        parts.append(pd.DataFrame({"operator": operator, "waited": length, "alone": _alone(one)[place]}))
+    return pd.concat(parts, ignore_index=True)
 
 
 @rule("R06", "small_kernels", LAUNCHES, rows=Rows("short_kernels", "Kernels by their time"))
@@ -197,38 +200,25 @@ def small_kernels(run: Run) -> Finding | None:
     Fires: 80 % of the kernels take 2 us and together 10 % of the GPU's time, and the GPU waits for them.
     Silent: the same kernels when the GPU does not wait; the same work in few kernels.
     """
-    durations = _durations(run)
-    if not len(durations):
+    launches = run.once(_launches)
+    short = launches[launches["duration_ns"] < limit("R06.short")]
+    part = short["duration_ns"].sum() / max(launches["duration_ns"].sum(), 1)
+    if not len(short) or len(short) < limit("R06.launches") * len(launches) or part >= limit("R06.time"):
         return None
-    short = durations < limit("R06.short")
-    many = short.mean() >= limit("R06.launches")
-    if not many or durations[short].sum() >= limit("R06.time") * durations.sum():
-        return None
-    launches = run.events(
-        ("operator", "duration_ns", "launch_duration_ns", "late"),
-        lambda sample: _launched(sample)[sample.of("duration_ns")[_launched(sample)] < limit("R06.short")],
-    )
-    launches["owed"] = np.minimum(launches["late"], launches["launch_duration_ns"])
-    api = int(launches["launch_duration_ns"].sum())
-    grouped = launches.groupby("operator").agg(
-        launches=("duration_ns", "size"), gpu=("duration_ns", "sum"), api=("launch_duration_ns", "sum")
-    )
-    grouped = grouped.join(run.operators[["name", "source"]])
+    owed = np.minimum(short["late"], short["launch_ns"])
     return run.finding(
-        f"{percent(short.mean())} of the kernels are shorter than {duration(limit('R06.short'))} and take "
-        f"{percent(durations[short].sum() / max(durations.sum(), 1))} of the kernels' time; launching them takes "
-        f"{percent(run.share(run.scaled(api)))} of the CPU's time.",
+        f"{percent(len(short) / len(launches))} of the kernels are shorter than {duration(limit('R06.short'))} and "
+        f"take {percent(part)} of the kernels' time; launching them takes "
+        f"{percent(run.share(run.per_worker(short['launch_ns'].sum())))} of the CPU's time.",
         _less_launches(run)
         + " Many small tensors: one call on a stacked tensor, or torch._foreach_ functions.",
-        min(run.late, run.scaled(int(launches["owed"].sum()))),
-        run.top(
-            grouped,
+        min(run.late, run.per_worker(owed.sum())),
+        run.by_operator(
+            short,
             "launches",
-            operator="name",
-            source="source",
-            launches="launches",
-            gpu_ns="gpu",
-            launch_ns="api",
+            launches=("late", "size"),
+            gpu_ns=("duration_ns", "sum"),
+            launch_ns=("launch_ns", "sum"),
         ),
         "Fewer kernels a step in the report of iterations.",
     )
@@ -242,27 +232,21 @@ def sync_stall(run: Run) -> Finding | None:
     Fires: `loss.item()` in every step, after which the GPU idles for 5 % of the step.
     Silent: the same every 100 steps; a wait at the end, after which nothing is launched.
     """
-    stalls = pd.concat([_stalls(one) for one in run.samples], ignore_index=True) if run.samples else None
-    if stalls is None or not len(stalls):
+    stalls = pd.concat([_stalls(run, one) for one in run.excerpts], ignore_index=True)
+    if not len(stalls):
         return None
-    lost = run.scaled(int(stalls["lost"].sum()))
-    per_step = len(stalls) / max(run.sampled_steps * len(run.samples), 1e-9)
+    lost, per_step = run.per_worker(stalls["lost"].sum()), run.rate(len(stalls))
     often = run.cut and per_step >= limit("R07.per_step")
     if run.share(lost) <= limit("R07.share") and not often:
         return None
-    edits = {
-        sample.worker: Edit(waits=Union(*rows[["begin", "finish"]].to_numpy(np.int64, copy=True).T))
-        for sample in run.samples
-        for rows in [stalls[stalls["worker"] == sample.worker]]
-    }
+    edits = {worker: Edit(waits=union) for worker, union in unions(stalls).items()}
     saving = run.without("R07", edits, lost)
-    stalls = stalls.join(run.operators[["name", "source"]], on="operator")
+    stalls = run.named(stalls)
     stalls["source"] = _lines(run, stalls)
-    grouped = stalls.groupby(["name", "source", "call"], as_index=False, dropna=False).agg(
-        waits=("lost", "size"), waited=("waited", "sum"), idle=("lost", "sum")
+    grouped = stalls.groupby(["operator", "source", "call"], as_index=False, dropna=False).agg(
+        waits=("lost", "size"), waited_ns=("waited", "sum"), idle_ns=("lost", "sum")
     )
-    texts = reads.texts(run.store)
-    grouped["call"] = [texts.get(code) for code in grouped["call"].tolist()]
+    grouped["call"] = grouped["call"].map(reads.texts(run.store))
     rate = f", {per_step:.1f} times a step" if run.cut else ""
     shorter = f"{'a step' if run.cut else 'the run'} would be {run.time(saving, False)} shorter"
     return run.finding(
@@ -271,15 +255,9 @@ def sync_stall(run: Run) -> Finding | None:
         "Keep values on the GPU: no .item(), .cpu(), print, `if tensor`, nonzero or boolean index in the step; log "
         "every N steps; copy with non_blocking=True; no torch.cuda.synchronize() outside of measurements.",
         saving,
-        run.top(
-            grouped, "idle", operator="name", source="source", call="call", waits="waits", waited_ns="waited",
-            idle_ns="idle",
-        ),
+        run.top(grouped, "idle_ns", "operator source call waits waited_ns idle_ns"),
         "torch.cuda.set_sync_debug_mode('warn') no longer names a line of the step.",
-    )  # fmt: skip
-
-
-_STALL = ("operator", "call", "waited", "lost", "worker", "thread", "begin", "finish")
+    )
 
 
 def _lines(run: Run, stalls: pd.DataFrame) -> list[str | None]:
@@ -295,47 +273,35 @@ def _lines(run: Run, stalls: pd.DataFrame) -> list[str | None]:
 
 def _mostly(waits: pd.DataFrame) -> str:
     """Return the operator or call, with its line, in which most of the idle time begins, if at least half does."""
-    most = waits.sort_values("idle", ascending=False, kind="stable").iloc[0]
-    if 2 * most["idle"] < waits["idle"].sum():
+    most = waits.sort_values("idle_ns", ascending=False, kind="stable").iloc[0]
+    if 2 * most["idle_ns"] < waits["idle_ns"].sum():
         return ""
-    name = most["name"].removeprefix("unassociated_") if isinstance(most["name"], str) else most["call"]
-    at = f" ({most['source']})" if isinstance(most["source"], str) else ""
-    return f", above all in {name}{at}"
+    name = most["operator"] if isinstance(most["operator"], str) else most["call"]
+    return f", above all in {located(name.removeprefix('unassociated_'), most['source'])}"
 
 
-def _stalls(sample: Sample) -> pd.DataFrame:
+def _stalls(run: Run, excerpt: Excerpt) -> pd.DataFrame:
     """Return waits after which the device was idle: operator, call, length of the wait, idle time caused by it, the
-    worker, and the bounds of the wait."""
-    empty = pd.DataFrame({name: np.empty(0, np.int64) for name in _STALL})
-    api = {name: column.values for name, column in sample.api.items()}
-    waits = (
-        np.flatnonzero((api["kind"] == kind("sync")) & (api["duration_ns"] > 0))
-        if api
-        else np.empty(0, np.int64)
-    )
-    event = np.flatnonzero(sample.event["launch_ns"].mask() & (sample.late > 0))
-    if not len(waits) or not len(event):
-        return empty
-    # The next launch on the thread of each wait; of several waits before one launch the last counts.
-    launched = np.flatnonzero(sample.event["launch_ns"].mask())
-    out = []
-    of_thread = {thread: launched[places] for thread, places in groups(sample.of("thread")[launched])}
-    for thread, places in groups(api["thread"][waits]):
-        own, launches = waits[places], of_thread.get(thread, launched[:0])
-        launches = launches[np.argsort(sample.of("launch_ns")[launches], kind="stable")]
-        ends = api["start_ns"][own] + api["duration_ns"][own]
-        place = np.searchsorted(sample.of("launch_ns")[launches], ends)
-        inside = place < len(launches)
-        last = np.r_[place[1:] != place[:-1], True] & inside
-        own, next_ = own[last], launches[place[last]]
-        lost = np.minimum(sample.late[next_], api["duration_ns"][own])
-        positive = lost > 0
-        out.append(
-            pd.DataFrame({
-                "operator": api["operator"][own][positive], "call": api["name"][own][positive],
-                "waited": api["duration_ns"][own][positive], "lost": lost[positive],
-                "worker": sample.worker, "thread": thread,
-                "begin": api["start_ns"][own][positive], "finish": ends[last][positive],
-            })
-        )  # fmt: skip
-    return pd.concat(out, ignore_index=True) if out else empty
+    worker, the thread, and the bounds of the wait."""
+    late = _late(excerpt)
+    names = ("kind", "thread", "name", "start_ns", "duration_ns")
+    kind, thread, name, start, length = (excerpt.of_calls(name).values for name in names)
+    waits = np.flatnonzero((kind == API_KINDS.index("sync")) & (length > 0))
+    launched = np.flatnonzero(excerpt.launched)
+    launched = launched[np.argsort(start[excerpt.launch[launched]], kind="stable")]
+    of_thread = {key: launched[rows] for key, rows in groups(thread[excerpt.launch[launched]])}
+    pairs = [np.empty((2, 0), np.int64)]
+    for key, rows in groups(thread[waits]):
+        own, launches = waits[rows], of_thread.get(key, launched[:0])
+        place = np.searchsorted(start[excerpt.launch[launches]], (start + length)[own])
+        # The next launch on the thread of each wait; of several waits before one launch the last counts.
+        last = np.r_[place[1:] != place[:-1], True] & (place < len(launches))
+        pairs.append(np.stack([own[last], launches[place[last]]]))
+    wait, event = np.concatenate(pairs, axis=1)
+    lost = np.minimum(late[event], length[wait])
+    wait, lost = wait[lost > 0], lost[lost > 0]
+    return pd.DataFrame({
+        "operator": run.operator_of(excerpt.of_calls("op").take(wait)), "call": name[wait], "waited": length[wait],
+        "lost": lost, "worker": excerpt.worker, "thread": thread[wait], "begin": start[wait],
+        "finish": (start + length)[wait],
+    })  # fmt: skip

@@ -11,11 +11,10 @@ import pandas as pd
 
 from pyprof.core.intervals import groups
 from pyprof.core.model import OPTIMIZER
-from pyprof.core.units import percent
 from pyprof.facts.device.partition import Union
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.rules import Finding, Rows, rule
 from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample
 from pyprof.rules.thresholds import limit
 
 _PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+)")
@@ -44,45 +43,42 @@ def python_loop(run: Run) -> Finding | None:
     if not run.on_cpu:
         return None
     run.need_steps()
-    if not run.samples:
+    if not run.excerpts:
         return None
-    by_step = pd.concat([_in_lines(run, sample) for sample in run.samples])
+    by_step = pd.concat([_in_lines(run, excerpt) for excerpt in run.excerpts])
     sums = by_step.groupby("place", as_index=False).agg(
         steps=("time", "size"), turns=("turns", "median"), operator=("operator", "first"), calls=("calls", "sum"),
         time=("time", "sum"), saving=("saving", "sum"),
     )  # fmt: skip
-    sums = pd.concat([sums[2 * sums["steps"] >= run.sampled_steps], _in_functions(run)], ignore_index=True)
+    sums = pd.concat([sums[2 * sums["steps"] >= run.steps], _in_functions(run)], ignore_index=True)
     cell = sums["operator"].isin(list(_WHOLE))
-    part = sums["time"].where(cell, sums["saving"]).map(lambda time: run.share(run.scaled(time)))
+    part = sums["time"].where(cell, sums["saving"]).map(lambda time: run.share(run.per_worker(time)))
     sums["saving"] = sums["saving"].where(~cell)
     sums = sums[part > np.where(cell, limit("R46.share"), limit("R56.share"))]
     if not len(sums):
         return None
-    first = run.top(
-        sums, "time", place="place", operator="operator", turns="turns", calls="calls", time_ns="time",
-        saving_ns="saving",
-    )  # fmt: skip
+    first = run.top(sums, "time", "place operator turns calls time_ns=time saving_ns=saving")
     worst = first[0]
-    each, time = worst["calls"] / max(run.sampled_steps * run.workers, 1), run.scaled(worst["time_ns"])
+    each, time = run.rate(worst["calls"]), run.per_worker(worst["time_ns"])
     whole = _WHOLE.get(worst["operator"])
     return run.finding(
         f"{worst['place']} runs {worst['turns']:,.0f} turns of a loop over short operators: {each:,.0f} calls of "
-        f"operators{run.per_step} take {run.time(time)}, {percent(run.share(time))} of the time.",
+        f"operators{run.per_step} take {run.cost(time)}.",
         f"Call torch.nn.{whole} for the whole sequence in place of {whole}Cell for each step of it, which saves the "
         "Python in between; a larger batch, or shorter sequences, make each turn worth more."
         if whole
         else "Replace the loop by operators over the whole tensor: a batch, an index or mask, torch.where, torch.vmap, "
         "torch._foreach_* for lists of tensors. Where a turn needs the one before, compile the function around the "
         "loop with torch.compile.",
-        None if whole else run.scaled(worst["saving_ns"]),
+        None if whole else run.per_worker(worst["saving_ns"]),
         first,
         "The line has a few calls a step in the report source_line.",
     )
 
 
 def _in_functions(run: Run) -> pd.DataFrame:
-    """Return the custom autograd functions that run many short operators in a call: _COLUMNS, of the sample."""
-    ops, part = run.ops, run.sampled_steps / max(run.steps, 1)
+    """Return the custom autograd functions that run many short operators in a call: _COLUMNS."""
+    ops = run.ops
     kinds = run.operator_events.groupby("operator")["name"].nunique()
     ops = ops[ops["type"].fillna("").str.endswith(".apply") & (ops["calls"] > 0)]
     ops = ops.assign(turns=ops["kernels"] / ops["calls"] / ops["operator"].map(kinds).fillna(1))
@@ -91,14 +87,14 @@ def _in_functions(run: Run) -> pd.DataFrame:
     short = np.minimum(ops["cpu_ns"], ops["kernels"] * limit("R46.event"))
     return pd.DataFrame({
         "place": [f"The {each} of {name} ({line})" for each, name, line in zip(way, ops["type"], ops["source"])],
-        "turns": ops["turns"], "operator": ops["type"], "calls": ops["kernels"] * part, "time": ops["cpu_ns"] * part,
-        "saving": short * part * (1 - 1 / ops["turns"]),
+        "turns": ops["turns"], "operator": ops["type"], "calls": ops["kernels"], "time": ops["cpu_ns"],
+        "saving": short * (1 - 1 / ops["turns"]),
     })  # fmt: skip
 
 
-def _in_lines(run: Run, sample: Sample) -> pd.DataFrame:
-    """Return the loops of each step of a sample."""
-    calls = _calls(run, sample)
+def _in_lines(run: Run, excerpt: Excerpt) -> pd.DataFrame:
+    """Return the loops of each step of an excerpt."""
+    calls = _calls(run, excerpt)
     keys = ["step", *_OF_CALL]
     same = calls.groupby(keys, dropna=False, sort=False)
     calls["count"] = same["start"].transform("size")
@@ -115,26 +111,19 @@ def _in_lines(run: Run, sample: Sample) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _calls(run: Run, sample: Sample) -> pd.DataFrame:
+def _calls(run: Run, excerpt: Excerpt) -> pd.DataFrame:
     """Return the calls of operators outside of the optimizer and of the data loader, by start."""
-    first, last = next(
-        (row[5], row[6]) for row in run.ids if row[0] == sample.worker and row[1] == sample.start
-    )
+    first, last = excerpt.ids("op")
     columns = run.store.columns(
-        f"""select thread, operator, start_ns as start, end_ns as end, cpu_ns as cpu, kernels from op
-            where id >= {first} and id < {last} and start_ns < {sample.end} and cpu_ns is not null order by id"""
+        f"""select id, thread, operator, start_ns as start, end_ns as end, cpu_ns as cpu, kernels from op
+            where id >= {first} and id < {last} and cpu_ns is not null order by id"""
     )
     calls = pd.DataFrame({name: column.values for name, column in columns.items()})
-    loading = run.source.activity(sample.worker).dataloader
-    calls = calls[~loading.covers(calls["start"].to_numpy(), calls["end"].to_numpy())]
+    calls["step"] = run.step_of(calls.pop("id").to_numpy(), "first_op")
+    calls = calls[~excerpt.dataloader.covers(calls["start"].to_numpy(), calls["end"].to_numpy())]
     calls = calls.join(run.operators[[*_OF_CALL[1:], "params", "phase", "unassociated"]], on="operator")
     calls = calls[(calls["phase"] != OPTIMIZER) & (calls["unassociated"] == 0)]
-    begins = run.store.rows(
-        "select host_start_ns from iteration where iteration_set = ? and worker = ? order by host_start_ns",
-        (run.source.aggregation.iteration_set, sample.worker),
-    )
-    step = np.searchsorted([begin for (begin,) in begins], calls["start"].to_numpy(), side="right")
-    return calls.assign(step=step).sort_values("start", kind="stable")
+    return calls.sort_values("start", kind="stable")
 
 
 def _sums(
@@ -164,12 +153,8 @@ def _sums(
         saving = min(costs[number] * (1 - 1 / turns), length)
         operator = calls.groupby("type")["cpu"].sum().idxmax()
         stacks = sorted(set(calls["frames"]))
-        name = (
-            next((known[one] for one in stacks if one in known), "")
-            if (calls["direction"] == 1).all()
-            else ""
-        )
-        name = name or _named(stacks)
+        of_forward = [known[one] for one in stacks if one in known and (calls["direction"] == 1).all()]
+        name = next(filter(None, of_forward), "") or _named(stacks)
         known |= {one: known.get(one, name) for one in stacks}
         rows.append((name, turns, operator, int(sizes[number]), length, saving))
     return rows

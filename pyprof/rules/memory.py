@@ -5,19 +5,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from pyprof.core.units import percent, size
-from pyprof.facts.device.partition import NOTHING, Union
 from pyprof.facts.path.what_if import Edit
 from pyprof.rules import RULES, Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import GPU, LAUNCHES, STEPS, Run, unions
 from pyprof.rules.evaluation import judge
-from pyprof.rules.event_sample import Sample, kind
-from pyprof.rules.premises import GPU, LAUNCHES, STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
-from pyprof.store import reads
 from pyprof.store.ids import first_id
 
 _NO_PEAK = (
@@ -144,23 +138,6 @@ def memory_underused(run: Run) -> Finding | None:
     )
 
 
-def _is_no_wait(name: str) -> bool:
-    return "Async" in name or "Host" in name
-
-
-def _allocating(run: Run, sample: Sample) -> Union:
-    """Return the time of a sample in calls that allocate or free memory of the GPU."""
-    if not sample.api:
-        return NOTHING
-    kinds, names, start, length = (
-        sample.api[name].values for name in ("kind", "name", "start_ns", "duration_ns")
-    )
-    texts = reads.texts_of(run.store, names)
-    other = [number for number, text in texts.items() if _is_no_wait(text)]
-    own = np.isin(kinds, [kind("malloc"), kind("free")]) & ~np.isin(names, other)
-    return Union(start[own], (start + length)[own])
-
-
 @rule("R32", "alloc_churn", LAUNCHES, STEPS, rows=Rows("memory", "Memory"))
 def alloc_churn(run: Run) -> Finding | None:
     """The GPU's memory is allocated or freed in steady iterations: each cudaMalloc and cudaFree waits for the device.
@@ -169,17 +146,13 @@ def alloc_churn(run: Run) -> Finding | None:
     Fires: two cudaMalloc in each step.
     Silent: allocations in the first steps only; cudaMallocAsync.
     """
-    calls = run.calls(("malloc", "free"))
-    calls = calls[~which(calls["call"], _is_no_wait)]
-    per_step = len(calls) / max(run.sampled_steps * max(len(run.samples), 1), 1e-9)
-    time = run.scaled(int(calls["duration_ns"].sum()))
+    calls = run.calls("malloc", "free")
+    calls = calls[~which(calls["call"], lambda name: "Async" in name or "Host" in name)]
+    per_step, time = run.rate(len(calls)), run.per_worker(calls["duration_ns"].sum())
     if per_step < limit("R32.per_step") and run.share(time) <= limit("R32.share"):
         return None
-    grouped = calls.groupby(["operator", "call"], as_index=False).agg(
-        calls=("duration_ns", "size"), time=("duration_ns", "sum")
-    )
-    grouped = grouped.join(run.operators[["name", "source"]], on="operator")
-    edits = {sample.worker: Edit(_allocating(run, sample)) for sample in run.samples}
+    calls = calls.assign(begin=calls["start_ns"], finish=calls["start_ns"] + calls["duration_ns"])
+    edits = {worker: Edit(union) for worker, union in unions(calls).items()}
     return run.finding(
         f"GPU memory is allocated or freed {per_step:.1f} times a step, which takes {percent(run.share(time))} of the "
         "time.",
@@ -187,8 +160,8 @@ def alloc_churn(run: Run) -> Finding | None:
         "expandable_segments:True, padded or bucketed sizes, no torch.cuda.empty_cache() in the loop, less memory "
         "in use.",
         run.without("R32", edits, time),
-        run.top(
-            grouped, "time", operator="name", source="source", call="call", calls="calls", time_ns="time"
+        run.by_operator(
+            calls, "time_ns", "call", calls=("duration_ns", "size"), time_ns=("duration_ns", "sum")
         ),
         "No cudaMalloc and cudaFree in the iterations after the first.",
     )

@@ -6,19 +6,18 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from pyprof.core.intervals import at_places
 from pyprof.core.model import OPTIMIZER
 from pyprof.core.units import percent
 from pyprof.facts.device.partition import Union
-from pyprof.facts.host.host_work import main_thread
+from pyprof.facts.device.timeline import Excerpt
+from pyprof.facts.host.host_work import HostWork, main_thread
 from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, rule
-from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample
-from pyprof.rules.host_places import ranges_with, texts_like
-from pyprof.rules.premises import GPU
+from pyprof.rules.context import GPU, Run
+from pyprof.rules.host_places import ranges_of, texts_like
 from pyprof.rules.thresholds import limit
-from pyprof.rules.wording import which
-from pyprof.store.moments import first_from
+from pyprof.rules.wording import located, which
 
 
 def _optimizer(run: Run, work: str) -> pd.DataFrame:
@@ -35,8 +34,7 @@ def _optimizer(run: Run, work: str) -> pd.DataFrame:
 
 def _of_ranges(run: Run, prefix: str) -> pd.DataFrame:
     """Return sums of torch's ranges `Optimizer.step#SGD.step`, with the columns of operators."""
-    ranges = run.ranges
-    if not len(ranges):
+    if not texts_like(run, (f"{prefix}%",)) or not len(ranges := run.ranges):
         return run.ops.iloc[:0]
     own = ranges["path"].str.rpartition("/")[2]
     ranges = ranges.assign(name=own)[own.str.startswith(prefix)]
@@ -79,36 +77,19 @@ def unfused_optimizer(run: Run) -> Finding | None:
     names = _values(run, "class") or [name.removesuffix(".step") for name in steps["name"] if "." in name]
     classes = " or ".join(sorted(set(names))) or "the optimizer"
     line = steps["source"].dropna().iloc[0] if steps["source"].notna().any() else _line(run)
+    steps = steps.assign(source=steps["source"].where(steps["source"].notna(), line))
     saving = min(run.late, cpu - gpu) if cpu > gpu else None
-    edits = {sample.worker: _fused(run, sample, tensors) for sample in run.samples}
-    if all(edit is not None for edit in edits.values()):
-        saving = run.without("R21", {n: edit for n, edit in edits.items() if edit is not None}, saving or 0)
+    fused = {one: _fused(run, one, tensors) for one in run.excerpts}
+    if all(fused.values()):
+        saving = run.without("R21", run.edit(lambda one: fused[one] or Edit()), saving or 0)
     return run.finding(
-        f"Optimizer.step of {_where(classes, line)} launches {launches:.0f} kernels{of}; it takes "
+        f"Optimizer.step of {located(classes, line)} launches {launches:.0f} kernels{of}; it takes "
         f"{run.time(max(cpu, gpu))}, {percent(share)} of the time.",
         f"{classes}(..., fused=True), where it has that option (Adam, AdamW, SGD, Adagrad){other}.",
         saving,
-        run.top(
-            steps.assign(source=steps["source"].where(steps["source"].notna(), line)),
-            "cpu_ns",
-            operator="name",
-            source="source",
-            steps="calls",
-            launches="kernels",
-            cpu_ns="cpu_ns",
-            gpu_ns="gpu_ns",
-        ),
+        run.top(steps, "cpu_ns", "operator=name source steps=calls launches=kernels cpu_ns gpu_ns"),
         "The optimizer's operator has few kernels in the report of operators.",
     )
-
-
-def _where(optimizer: str, line: str | None) -> str:
-    """Return an optimizer with the line of its step.
-
-    >>> _where("Adam", "train.py:7"), _where("Adam", None)
-    ('Adam (train.py:7)', 'Adam')
-    """
-    return f"{optimizer} ({line})" if line else optimizer
 
 
 def _on_cpu(run: Run, steps: pd.DataFrame, tensors: int, operators: float) -> Finding | None:
@@ -118,49 +99,37 @@ def _on_cpu(run: Run, steps: pd.DataFrame, tensors: int, operators: float) -> Fi
     names = " or ".join(sorted(set(_values(run, "class")))) or "the optimizer"
     line = steps["source"].dropna().iloc[0] if steps["source"].notna().any() else None
     return run.finding(
-        f"Optimizer.step of {_where(names, line)} runs {operators:,.0f} operators, {each:.1f} for each of its "
-        f"{tensors} parameter tensors; it takes {run.time(time)}, {percent(run.share(time))} of the time.",
+        f"Optimizer.step of {located(names, line)} runs {operators:,.0f} operators, {each:.1f} for each of its "
+        f"{tensors} parameter tensors; it takes {run.cost(time)}.",
         f"{names}(..., fused=True), where it has that option on a CPU (Adam, AdamW, SGD, Adagrad; torch 2.4 or later): "
         "one operator for all tensors.",
         int(time * (1 - 1 / each)),
-        run.top(
-            steps,
-            "cpu_ns",
-            operator="name",
-            source="source",
-            steps="calls",
-            operators="kernels",
-            cpu_ns="cpu_ns",
-        ),
+        run.top(steps, "cpu_ns", "operator=name source steps=calls operators=kernels cpu_ns"),
         "The optimizer's step takes less time in the report of operators.",
     )
 
 
-def _intervals(run: Run, sample: Sample) -> Union:
-    """Return the time of a sample in the optimizer's step."""
-    codes = texts_like(run, ("Optimizer.step#%",))
-    ranges = ranges_with(run, codes, sample.worker, sample.start, sample.end)
-    own = Union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+def _intervals(run: Run, excerpt: Excerpt) -> Union:
+    """Return the time of an excerpt in the optimizer's step."""
     kinds = run.operators[run.operators["type"].str.endswith(".step") & (run.operators["phase"] == OPTIMIZER)]
-    first, last = (first_from(run.store, "op", sample.worker, time) for time in (sample.start, sample.end))
-    ops = run.store.columns(
-        f"""select start_ns, end_ns from op where id >= {first} and id < {last}
-            and operator in ({", ".join(map(str, kinds.index)) or "null"}) order by id"""
+    ops = run.store.table("op", ("operator", "start_ns", "end_ns"), *excerpt.ids("op"))
+    own = np.isin(ops["operator"].values, kinds.index)
+    return ranges_of(run, excerpt, ("Optimizer.step#%",)).with_(
+        Union(ops["start_ns"].values[own], ops["end_ns"].values[own])
     )
-    return own.with_(Union(ops["start_ns"].values, ops["end_ns"].values.copy()))
 
 
-def _fused(run: Run, sample: Sample, tensors: int) -> Edit | None:
+def _fused(run: Run, excerpt: Excerpt, tensors: int) -> Edit | None:
     """Return what would be removed if the optimizer had one kernel for each of its tensors, which it is told by its
     operators if by nothing else: most run once for each. None if it has no more kernels now."""
-    steps = _intervals(run, sample)
-    launch = sample.of("launch_ns")
-    own = np.flatnonzero(sample.event["launch_ns"].mask() & steps.covers(launch, launch + 1))
+    steps = _intervals(run, excerpt)
+    launch = at_places(excerpt.of_calls("start_ns").values, excerpt.launch)
+    own = np.flatnonzero(excerpt.launched & steps.covers(launch, launch + 1))
     if not len(own):
         return None
     if not tensors:
         times, kinds = np.unique(
-            np.unique(sample.of("operator")[own], return_counts=True)[1], return_counts=True
+            np.unique(excerpt.of_events("operator").values[own], return_counts=True)[1], return_counts=True
         )
         tensors = int(times[kinds == kinds.max()].max() / max(len(steps.start), 1))
     each = len(own) / max(len(steps.start) * tensors, 1)
@@ -168,15 +137,16 @@ def _fused(run: Run, sample: Sample, tensors: int) -> Edit | None:
         return None
     number = np.arange(len(own)) / each
     first = np.r_[True, np.floor(number[1:]) > np.floor(number[:-1])]
-    return Edit(launching=steps, removed=sample.of("id")[own[~first]])
+    return Edit(launching=steps, removed=excerpt.id[own[~first]])
 
 
 def _line(run: Run) -> str | None:
     """Return the line in which an optimizer's step spends most of its time, of its Python functions."""
-    for sample in run.samples:
-        steps = _intervals(run, sample)
+    for one in run.excerpts:
+        steps = _intervals(run, one)
         if len(steps.start):
-            work, thread = run.host_work(sample.worker), np.array([main_thread(run.store, sample.worker)])
+            before = Excerpt(run.store, one.worker, (one.span[0], int(steps.end[0])))
+            work, thread = HostWork(before), np.array([main_thread(run.store, one.worker)])
             place = work.places(thread, steps.start[:1], steps.end[:1])
             frames = work.stack(int(place.stack[0])).frames
             return frames[-1] if frames else None
@@ -201,9 +171,7 @@ def zero_grad_memset(run: Run) -> Finding | None:
         "the time.",
         "optimizer.zero_grad(set_to_none=True), the default since torch 2.0: the next backward writes instead of adds.",
         max(gpu, min(run.late, cpu)),
-        run.top(
-            ops, "gpu_ns", operator="name", source="source", calls="calls", kernels="kernels", gpu_ns="gpu_ns"
-        ),
+        run.top(ops, "gpu_ns", "operator=name source calls kernels gpu_ns"),
         "zero_grad no longer launches kernels and sets.",
     )
 

@@ -12,9 +12,8 @@ from pyprof.core.units import percent
 from pyprof.costs.alignment import MULTIPLE, always_contiguous
 from pyprof.costs.attribution.attribute import NOT_USED, TC_UNKNOWN, USED
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import GPU, Run
 from pyprof.rules.peaks import HALF, NARROW, faster, products, roof, sizes, with_vector
-from pyprof.rules.premises import GPU
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 
@@ -72,20 +71,15 @@ def no_amp(run: Run) -> Finding | None:
     )
     saving = faster(run, single, new, 0.5)
     return run.finding(
-        f"Matrix products in float32 without tensor cores take {run.time(time)}, {percent(run.share(time))} of the "
-        f"time{how}.",
+        f"Matrix products in float32 without tensor cores take {run.cost(time)}{how}.",
         f"{advice} Check that the loss still goes down as before.{_ASSUMED if saving is not None else ''}",
         saving,
-        run.by_operator(single),
+        run.of_kernels(single),
         "The report on tensor cores names these operators as using them.",
     )
 
 
-@rule(
-    "R13",
-    "no_tf32",
-    rows=Rows("categories", "Categories of work"),
-)
+@rule("R13", "no_tf32", rows=Rows("categories", "Categories of work"))
 def no_tf32(run: Run) -> Finding | None:
     """Products of float32 on a GPU that has TF32, which is switched off.
 
@@ -113,22 +107,17 @@ def no_tf32(run: Run) -> Finding | None:
         advice.append("without NVIDIA_TF32_OVERRIDE=0 in the environment")
     saving = faster(run, single, "tf32", 1.0)
     return run.finding(
-        f"Matrix products in float32 take {run.time(time)}, {percent(run.share(time))} of the time, and TF32 is off "
-        "for them.",
+        f"Matrix products in float32 take {run.cost(time)}, and TF32 is off for them.",
         ", ".join(advice)
         + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
         f"most networks, not for solvers.{_ASSUMED if saving is not None else ''}",
         saving,
-        run.by_operator(single),
+        run.of_kernels(single),
         "The report on tensor cores names these operators as using them.",
     )
 
 
-@rule(
-    "R14",
-    "tc_missed",
-    rows=Rows("categories", "Categories of work"),
-)
+@rule("R14", "tc_missed", rows=Rows("categories", "Categories of work"))
 def tc_missed(run: Run) -> Finding | None:
     """Products of 16 bit or narrower types that the GPU's tensor cores support, computed without them. Products with a
     vector are left out: tensor cores do not help them.
@@ -153,13 +142,12 @@ def tc_missed(run: Run) -> Finding | None:
             )
         return None
     return run.finding(
-        f"Matrix products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {run.time(time)}, "
-        f"{percent(run.share(time))} of the time.",
+        f"Matrix products in {', '.join(sorted(set(missed['math'])))} run without tensor cores for {run.cost(time)}.",
         "Make the innermost sizes (channels, features, head size) multiples of 8, of 16 for 8 bit types, tensors "
         "contiguous and aligned, convolutions channels_last; otherwise the library has no tensor-core kernel for "
         "these sizes.",
         _from_lanes(run, missed),
-        run.by_operator(missed),
+        run.of_kernels(missed),
         "The report on tensor cores names these operators as using them.",
     )
 
@@ -213,16 +201,12 @@ def dims_not_8(run: Run) -> Finding | None:
     kernels["lost"] = kernels["gpu_ns"] - kernels["roof"] / limit("R15.efficiency")
     kernels["efficiency"] = (kernels["roof"] / kernels["gpu_ns"]).round(3)
     return run.finding(
-        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {run.time(time)}, "
-        f"{percent(run.share(time))} of the time, at {percent(kernels['roof'].sum() / kernels['gpu_ns'].sum())} of the "
-        "roofline.",
+        f"Products on tensor cores with sizes that are not multiples of 16 bytes take {run.cost(time)}, at "
+        f"{percent(kernels['roof'].sum() / kernels['gpu_ns'].sum())} of the roofline.",
         "Pad them to the next multiple (the evidence names it): vocabulary, hidden size, channels. Tensor cores are "
         "used already; padded sizes keep them better supplied.",
         run.per_device(kernels["lost"].sum()),
-        run.top(
-            kernels, "lost", operator="path", source="source", sizes="wrong", params="params", kernel="short_name",
-            time_ns="gpu_ns", efficiency="efficiency",
-        ),
+        run.top(kernels, "lost", "operator=path source sizes=wrong params kernel=short_name time_ns=gpu_ns efficiency"),
         "Roofline efficiency of these operators rises.",
     )  # fmt: skip
 
@@ -265,6 +249,6 @@ def dtype_casts(run: Run) -> Finding | None:
         "Convert once and keep the result; move the autocast boundary so that fewer tensors cross it; create tensors "
         "in the type they are used in.",
         run.per_device(casts["gpu_ns"].sum()),
-        run.by_operator(casts),
+        run.of_kernels(casts),
         "Fewer copy kernels in the report of kernels.",
     )

@@ -14,11 +14,11 @@ from pyprof.core import intervals
 from pyprof.core.marker import COLLECTION
 from pyprof.core.units import duration, percent
 from pyprof.facts.device.partition import NOTHING, Union
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host.host_work import main_thread
 from pyprof.facts.path.what_if import Edit
 from pyprof.rules import Finding, NeedsFacts, rule
 from pyprof.rules.context import Run
-from pyprof.rules.event_sample import Sample
 from pyprof.rules.host_places import collections, ranges_with, sums_by_place, texts_like
 from pyprof.rules.thresholds import limit
 from pyprof.store.ids import first_id
@@ -43,23 +43,19 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
     """
     if not run.on_cpu:
         run.need_gpu()
-    collected, count, operators = 0, 0, []
-    for sample in run.samples:
-        events = sample.of("start_ns")
-        busy = NOTHING if run.on_cpu else Union(events, events + sample.of("duration_ns"))
-        union = collections(run, sample)
+    collected, count, operators = 0, 0, [pd.DataFrame({"operator": [], "idle": []}, dtype=np.int64)]
+    for one in run.excerpts:
+        busy = NOTHING if run.on_cpu else Union(one.start, one.end.copy())
+        union = collections(run, one)
         count += len(union.start)
-        collected += _idle(union, busy)
+        collected += len(union) - len(union.both(busy))
         if not run.on_cpu:
-            operators.append(_operators(run, sample, busy))
-    rows = (
-        pd.concat(operators, ignore_index=True) if operators else pd.DataFrame(columns=["operator", "idle"])
-    )
-    sums = rows.groupby("operator", as_index=False).agg(calls=("idle", "size"), time=("idle", "sum"))
-    sums = sums.join(run.operators[["name", "type", "source"]], on="operator")
-    by_type = sums.groupby("type")["time"].sum().map(run.scaled)
-    slow = by_type[[run.share(time) > limit("R33.operator") for time in by_type]]
-    garbage = run.scaled(collected)
+            operators.append(_operators(run, one, busy))
+    rows = pd.concat(operators, ignore_index=True)
+    rows["type"] = rows["operator"].map(run.operators["type"])
+    by_type = rows.groupby("type")["idle"].sum().map(run.per_worker)
+    slow = by_type[by_type.map(run.share) > limit("R33.operator")]
+    garbage = run.per_worker(collected)
     much = run.share(garbage) > limit("R33.gc")
     if not much and not len(slow):
         ours = run.facts.get("format") == "capture"
@@ -69,10 +65,10 @@ def gc_or_cpu_python(run: Run) -> Finding | None:
                 "torch.profiler(with_stack=True)"
             )
         return None
-    return _python(run, (garbage, count) if much else None, slow, sums)
+    return _python(run, (garbage, count) if much else None, slow, rows)
 
 
-def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sums: pd.DataFrame) -> Finding:
+def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], own: pd.DataFrame) -> Finding:
     problems, advice, rows = [], [], list[dict[str, Any]]()
     idle = "" if run.on_cpu else " while the GPU does nothing"
     if garbage:
@@ -92,26 +88,18 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
     if len(slow):
         names = ", ".join(slow.sort_values(ascending=False).index[:3])
         problems.append(
-            f"Operators that use no GPU ({names}) take {percent(run.share(int(slow.sum())))} of the time on the "
-            "main thread "
-            "while the GPU does nothing."
+            f"Operators that use no GPU ({names}) take {percent(run.share(int(slow.sum())))} of the time on the main "
+            "thread while the GPU does nothing."
         )
         advice.append(
             "Move computation on CPU tensors to the GPU or to workers of the DataLoader, or do it less often than "
             "every step. Where operators only make views or handle many small tensors, use fewer, larger tensors."
         )
-        rows += run.top(
-            sums[sums["type"].isin(slow.index)],
-            "time",
-            operator="name",
-            source="source",
-            calls="calls",
-            time_ns="time",
-        )
+        own = own[own["type"].isin(slow.index)]
+        rows += run.by_operator(own, "time_ns", calls=("idle", "size"), time_ns=("idle", "sum"))
     saving = int(slow.sum())
     if garbage:
-        edits = {sample.worker: Edit(collections(run, sample)) for sample in run.samples}
-        saving += run.without("R33", edits, garbage[0])
+        saving += run.without("R33", run.edit(lambda one: Edit(collections(run, one))), garbage[0])
     return run.finding(
         " ".join(problems),
         " ".join(advice),
@@ -121,22 +109,16 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], sum
     )
 
 
-def _idle(union: Union, busy: Union) -> int:
-    """Return the length of a union outside another."""
-    return len(union) - (len(union) + len(busy) - len(union.with_(busy)))
-
-
-def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
+def _operators(run: Run, excerpt: Excerpt, busy: Union) -> pd.DataFrame:
     """Return executions on the worker's main thread that call no API and have no GPU event: operator, and `idle`.
 
     `idle` is the time in them, without that in others inside them, in which the GPU did nothing.
     """
-    row = next(row for row in run.ids if row[0] == sample.worker)
-    thread = main_thread(run.store, sample.worker)
+    first, last = excerpt.ids("op")
     columns = run.store.columns(
         f"""select o.operator, o.start_ns, o.end_ns, o.api_ns, o.kernels, o.gpu_ns, p.unassociated
             from op o join operator p on p.id = o.operator
-            where o.id >= {row[5]} and o.id < {row[6]} and o.thread = {thread} and o.start_ns < {sample.end}
+            where o.id >= {first} and o.id < {last} and o.thread = {main_thread(run.store, excerpt.worker)}
             order by o.id"""
     )
     start, end = columns["start_ns"].values, columns["end_ns"].values
@@ -147,15 +129,9 @@ def _operators(run: Run, sample: Sample, busy: Union) -> pd.DataFrame:
     own = idle.copy()
     inner = np.flatnonzero(nesting.parent >= 0)
     np.subtract.at(own, nesting.parent[inner], idle[inner])
-    plain = np.ones(len(start), bool)
+    plain = ~excerpt.dataloader.covers(start, end)
     for name in ("api_ns", "kernels", "gpu_ns", "unassociated"):
         plain &= columns[name].values[order] == 0
-    loading = run.store.columns(
-        f"""select d.start_ns, d.duration_ns from dataloader d join thread t on t.id = d.thread
-            where t.worker = {sample.worker}"""
-    )
-    waits = Union(loading["start_ns"].values, loading["start_ns"].values + loading["duration_ns"].values)
-    plain &= ~waits.covers(start, end)
     return pd.DataFrame({"operator": columns["operator"].values[order], "idle": own})[plain]
 
 
@@ -174,21 +150,10 @@ def recompiles(run: Run) -> Finding | None:
         )
     run.need_steps()
     compiling, resumed = texts_like(run, _COMPILATIONS), texts_like(run, (_RESUMED,))
-    aggregation = run.source.aggregation
-    windows = run.store.rows(
-        """select worker, min(host_start_ns), max(host_end_ns), count(*) from iteration
-           where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
-           group by worker order by worker""",
-        (
-            aggregation.iteration_set,
-            aggregation.first + 1,
-            aggregation.last,
-            run.source.worker,
-            run.source.worker,
-        ),
-    )
+    later = run.iterations[run.iterations["number"] > run.source.aggregation.first].groupby("worker")
+    windows = later.agg(start=("host_start_ns", "min"), end=("host_end_ns", "max"), steps=("number", "size"))
     problems, rows, saving = list[str](), list[dict[str, Any]](), 0
-    for worker, start, end, steps in windows:
+    for worker, start, end, steps in windows.itertuples():
         union = _compilations(run, compiling, worker, start, end)
         count = len(union.start)
         breaks = ranges_with(run, resumed, worker, start, end)["text"]
@@ -211,9 +176,8 @@ def recompiles(run: Run) -> Finding | None:
     return run.finding(
         f"torch.compile: {', and '.join(problems)}.",
         "TORCH_LOGS=recompiles,graph_breaks names the causes. Recompilation: sizes that change "
-        "(torch.compile(dynamic=True), torch._dynamo.mark_dynamic), Python numbers as arguments (make them "
-        "tensors). Graph breaks: no .item(), print or branches on data inside; torch.compile(fullgraph=True) finds "
-        "them.",
+        "(torch.compile(dynamic=True), torch._dynamo.mark_dynamic), Python numbers as arguments (make them tensors). "
+        "Graph breaks: no .item(), print or branches on data inside; torch.compile(fullgraph=True) finds them.",
         saving or None,
         rows,
         "No compilation after the first iteration.",

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Savings of findings: by how much the steps of the samples would be shorter without what a finding is about."""
+"""Savings of findings: by how much the steady steps would be shorter without what a finding is about."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from pyprof.core.model import Ints
 from pyprof.facts.device.partition import Union
@@ -15,57 +15,47 @@ from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.path.critical_path import Rank
 from pyprof.facts.path.what_if import Edit, Replay
 from pyprof.facts.ranks.rank_clocks import clocks
-
-if TYPE_CHECKING:
-    from pyprof.rules.context import Run
-    from pyprof.rules.event_sample import Sample
+from pyprof.facts.steps.source import Source
 
 
 class Savings:
-    """Replays of the samples of a run."""
+    """Replays of the steady steps, which are some rows of `iteration`."""
 
-    def __init__(self, run: Run):
-        self._run = run
-        samples = [sample for sample in run.samples if len(sample.of("id"))]
-        self.ranks = {
-            sample.worker: Rank(run.source, sample.worker, _excerpt(run, sample)) for sample in samples
-        }
-        self._ends = {sample.worker: _ends(run, sample) for sample in samples}
-        known, first = clocks(run.store), samples[0]
-        low = min(known[one.worker].forward(one.start) for one in samples)
-        self._replay = Replay(self.ranks, known, first.worker, int(known[first.worker].back(low)))
+    def __init__(self, source: Source, excerpts: Sequence[Excerpt], steps: pd.DataFrame):
+        whole: dict[int, Excerpt] = {}
+        for one in excerpts:
+            if len(one.id):
+                whole[one.worker] = _joined(whole[one.worker], one) if one.worker in whole else one
+        self.ranks = {worker: Rank(source, worker, one) for worker, one in whole.items()}
+        own = {worker: steps[steps["worker"] == worker] for worker in whole}
+        self._numbers = {worker: rows["number"].to_numpy(np.int64) for worker, rows in own.items()}
+        self._ends = {worker: rows["end_ns"].to_numpy(np.int64) for worker, rows in own.items()}
+        known, first = clocks(source.store), next(iter(whole))
+        low = min(known[worker].forward(one.window[0]) for worker, one in whole.items())
+        self._replay = Replay(self.ranks, known, first, int(known[first].back(low)))
 
     def earlier(self, edits: Mapping[int, Edit]) -> dict[int, Ints]:
-        """Return by how many ns each step of the samples would end earlier with edits, by worker."""
+        """Return by how many ns each steady step would end earlier with edits, by worker."""
         return self._replay.earlier(edits, self._ends)
 
     def waits(self, worker: int) -> Union:
         """Return the time in which the host of a worker waited for the device."""
         return self._replay.waits(worker)
 
-    def without(self, edits: Mapping[int, Edit]) -> int:
-        """Return by how many ns the window would be shorter with edits, by worker, mean over the workers. The first
-        step of a sample, before which nothing is different, is compared with the last, if there are several."""
-        run = self._run
-        earlier = self.earlier(edits)
-        if run.cut and all(len(own) > 1 for own in earlier.values()):
-            steps = [(own[-1] - own[0]) / (len(own) - 1) for own in earlier.values()]
-            return max(int(fmean(steps) * run.steps), 0)
-        return run.scaled(sum(int(own[-1]) for own in earlier.values()))
+    def without(self, edits: Mapping[int, Edit], steps: int | None) -> int:
+        """Return by how many ns so many steps, or the recording, would be shorter with edits, by worker, mean over the
+        workers. A first step, before which nothing is different, is compared with the last of those that follow each
+        other, if there are several."""
+        earlier, own = self.earlier(edits), []
+        for worker, times in earlier.items():
+            follows = np.diff(self._numbers[worker]) == 1
+            if steps is None or not follows.any():
+                return int(sum(int(times[-1]) for times in earlier.values()) / len(earlier))
+            own.append(np.diff(times)[follows].sum() / follows.sum())
+        return max(int(fmean(own) * (steps or 1)), 0)
 
 
-def _excerpt(run: Run, sample: Sample) -> Excerpt:
-    ids = sample.of("id")
-    return Excerpt(run.store, sample.worker, (int(ids[0]), int(ids[-1]) + 1), (sample.start, sample.end))
-
-
-def _ends(run: Run, sample: Sample) -> Ints:
-    """Return the ends of the steps of a sample; without a whole one, that of its last event."""
-    rows = run.store.rows(
-        """select number, end_ns from iteration where iteration_set = ? and worker = ? and host_start_ns >= ?
-           and host_end_ns <= ? order by number""",
-        (run.source.aggregation.iteration_set, sample.worker, sample.start, sample.end),
-    )
-    ends = [end for number, end in rows if number in set(run.numbers.tolist())]
-    last = sample.of("start_ns") + sample.of("duration_ns")
-    return np.array(ends or [int(last.max())], np.int64)
+def _joined(first: Excerpt, second: Excerpt) -> Excerpt:
+    """Return an excerpt from the beginning of one to the end of a later one."""
+    bounds = ((first.window, second.window), (first.ids("event"), second.ids("event")))
+    return Excerpt(first.store, first.worker, *((one[0], other[1]) for one, other in bounds))

@@ -12,10 +12,10 @@ import pandas as pd
 from pyprof.core.model import BPROP, FORWARD, FPROP, OPTIMIZER, RECOMPUTE
 from pyprof.core.units import percent
 from pyprof.rules import Finding, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import STEPS, Run
 from pyprof.rules.graphs import Nodes, common_lines
-from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
+from pyprof.rules.wording import located
 
 _SHAPE = re.compile(r"\(([\d, ]*)\)")
 _PLACE = ["type", "module", "shapes"]
@@ -29,8 +29,8 @@ def _time(run: Run, total: float) -> int:
 
 def _largest(table: pd.DataFrame) -> str:
     """Return the operator with the most time, and its line."""
-    first = table.sort_values("time", kind="stable").to_dict("records")[-1]
-    return f"{first['name']} ({first['source']})" if first["source"] else str(first["name"])
+    first = table.sort_values("time", kind="stable").iloc[-1]
+    return located(first["name"], first["source"])
 
 
 def _column(run: Run) -> str:
@@ -70,12 +70,11 @@ def dense_gradient(run: Run) -> Finding | None:
         return None
     return run.finding(
         f"The gradient of {_largest(table)} has all rows of its table, of which a step looks up at most "
-        f"{percent(table['looked_up'].max())}: with the optimizer's part that takes {run.time(time)}, "
-        f"{percent(run.share(time))} of the time.",
+        f"{percent(table['looked_up'].max())}: with the optimizer's part that takes {run.cost(time)}.",
         "nn.Embedding(..., sparse=True) with an optimizer that takes sparse gradients (SGD, SparseAdam, Adagrad): only "
         "rows that were looked up have a gradient.",
         time,
-        run.top(table, "time", operator="name", source="source", shapes="shapes", time_ns="time"),
+        run.top(table, "time", "operator=name source shapes time_ns=time"),
         "The backward of the embedding and the optimizer take a fraction of the time.",
     )
 
@@ -128,17 +127,14 @@ def unused_forward(run: Run) -> Finding | None:
     ]  # the module as a whole, not one operator of it
     second = unused.join(rows[[]], on=_PLACE, how="inner")
     time = _time(run, second["time"].sum())
-    graph = (
-        _with_graph(run, unused)
-        if run.share(_time(run, unused["time"].sum())) > limit("R52.share")
-        else unused[:0]
-    )
-    graph_time = run.scaled(graph["time"].sum()) if run.on_cpu else run.on_device(graph["time"].sum())
+    much = run.share(_time(run, unused["time"].sum())) > limit("R52.share")
+    graph = _with_graph(run, unused) if much else unused[:0]
+    graph_time = _time(run, graph["time"].sum())
     problems, advice, parts = [], [], list[pd.DataFrame]()
     if run.share(time) > limit("R52.share"):
         problems.append(
-            f"Forward computations that no backward follows{_called_at(second, trained)} take {run.time(time)}, "
-            f"{percent(run.share(time))} of the time: modules run forward more often than backward, mostly "
+            f"Forward computations that no backward follows{_called_at(second, trained)} take "
+            f"{run.cost(time)}: modules run forward more often than backward, mostly "
             f"{_largest(_by_operator(run, second))}."
         )
         advice.append(
@@ -149,7 +145,7 @@ def unused_forward(run: Run) -> Finding | None:
     if run.share(graph_time) > limit("R52.share"):
         problems.append(
             f"Forward passes{_called_at(graph, trained)} record a graph that no backward uses, in "
-            f"{run.time(graph_time)}, {percent(run.share(graph_time))} of the time."
+            f"{run.cost(graph_time)}."
         )
         advice.append(
             "Run an evaluation under torch.no_grad() or torch.inference_mode(): it makes no graph, and frees each "
@@ -162,14 +158,7 @@ def unused_forward(run: Run) -> Finding | None:
         " ".join(problems),
         " ".join(advice),
         time if parts[0] is second else None,
-        run.top(
-            _by_operator(run, parts[0]),
-            "time",
-            operator="name",
-            source="source",
-            shapes="shapes",
-            time_ns="time",
-        ),
+        run.top(_by_operator(run, parts[0]), "time", "operator=name source shapes time_ns=time"),
         "Each operator has as many executions forward as backward, and the peak of memory is lower.",
     )
 
@@ -188,13 +177,11 @@ def _called_at(executed: pd.DataFrame, trained: pd.Series[str]) -> str:
 
 
 def _with_graph(run: Run, executed: pd.DataFrame) -> pd.DataFrame:
-    """Return the executions of the samples in which nodes of a graph were made."""
+    """Return the executions in which nodes of a graph were made."""
     parts = [executed[:0]]
-    for sample in run.samples:
-        own = executed[
-            executed["worker"].eq(sample.worker) & executed["start"].between(sample.start, sample.end)
-        ]
-        nodes = Nodes(run, sample).between(*own[["thread", "start", "end"]].to_numpy(np.int64).T)
+    for one in run.excerpts:
+        own = executed[executed["worker"].eq(one.worker) & executed["start"].between(*one.window)]
+        nodes = Nodes(run, one).between(*own[["thread", "start", "end"]].to_numpy(np.int64).T)
         parts.append(own[nodes > 0])
     return pd.concat(parts)
 
@@ -240,7 +227,7 @@ def recomputation(run: Run) -> Finding | None:
         "Checkpoint fewer modules, as memory allows: those with large activations and little computation first, or "
         "only some operators (torch.utils.checkpoint.create_selective_checkpoint_contexts).",
         time,
-        run.top(table, "time", operator="name", source="source", calls="calls", time_ns="time"),
+        run.top(table, "time", "operator=name source calls time_ns=time"),
         "The report account has less recomputation; the report memory says what it costs.",
     )
 
@@ -262,12 +249,10 @@ def tensor_copies(run: Run) -> Finding | None:
     if run.share(time) <= limit("R54.share"):
         return None
     return run.finding(
-        f"Copies of tensors take {run.time(time)}, {percent(run.share(time))} of the time, mostly {_largest(table)}.",
+        f"Copies of tensors take {run.cost(time)}, mostly {_largest(table)}.",
         "Keep tensors in the layout that the next operator takes, and permute once, before the loop; use view() where "
         "no copy is needed; clone only what is changed afterwards.",
         time,
-        run.top(
-            table, "time", operator="name", source="source", shapes="shapes", calls="calls", time_ns="time"
-        ),
+        run.top(table, "time", "operator=name source shapes calls time_ns=time"),
         "The operators are gone, or take less of the step.",
     )

@@ -43,18 +43,12 @@ class SteadySteps(ABC):
         return self.source.aggregation.method != "none"
 
     @cached_property
-    def _every(self) -> list[tuple[Activity, Ints, Ints]]:
-        """Starts and ends of the steady steps of each worker: those of the report step_time."""
-        return [
-            (activity, steps.start[among], steps.end[among])
-            for activity, steps in activities(self.source)
-            for among in [self.among(steps)]
-        ]
-
-    @property
     def _steps(self) -> list[tuple[Activity, Ints, Ints]]:
-        """Those of each worker that used a device."""
-        return [one for one in self._every if one[0].devices and len(one[1])]
+        """Starts and ends of the steady steps of each worker that used a device: those of the report step_time."""
+        steps = [
+            (activity, own, self.among(own)) for activity, own in activities(self.source) if activity.devices
+        ]
+        return [(activity, own.start[among], own.end[among]) for activity, own, among in steps if among.any()]
 
     @cached_property
     def ranges(self) -> pd.DataFrame:

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from pyprof.core.units import duration, percent
+from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host.host_work import PLACE, HostWork, main_thread
 from pyprof.facts.host.operator_tree import operator_name
 from pyprof.facts.steps.coverage import impossible, is_missing
 from pyprof.facts.steps.device_steps import marked_numbers
 from pyprof.facts.steps.steady_state import LONG, LONG_STEP, SPREAD, spread, steady
 from pyprof.rules import Finding, NeedsFacts, Rows, rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import STEPS, Run
 from pyprof.rules.host_places import named
-from pyprof.rules.premises import STEPS
 from pyprof.rules.thresholds import limit
 from pyprof.store import reads
 from pyprof.store.ids import first_id
@@ -207,36 +207,24 @@ def long_steps(run: Run) -> Finding | None:
     Fires: one of 10 steps of 100 ms takes 900 ms, 790 ms of which are in one line.
     Silent: the first step is the long one, which is warm-up; steps of 100 ms and of 150 ms.
     """
-    aggregation = run.source.aggregation
-    rows = run.store.rows(
-        """select i.number, i.worker, i.host_start_ns, i.host_end_ns, i.end_ns - i.start_ns - i.paused_ns as length
-           from iteration i where i.iteration_set = ? and i.number between ? and ? and (? is null or i.worker = ?)
-             and i.why = ? order by length desc""",
-        (
-            aggregation.iteration_set,
-            aggregation.first,
-            aggregation.last,
-            run.source.worker,
-            run.source.worker,
-            LONG_STEP,
-        ),
-    )
-    if not rows:
+    rows = run.iterations[run.iterations["why"] == LONG_STEP]
+    rows = rows.sort_values("length_ns", ascending=False, kind="stable")
+    if not len(rows):
         return None
     usual = int(run.lengths.reindex(run.numbers).median())
     if not usual:  # no device work in most of the steps: there is no usual length to be longer than
         return None
-    lengths = {number: run.lengths[number] for number, *_ in rows if number in run.lengths}
-    excess = sum(length - usual for length in lengths.values())
-    number, worker, start, end, length = rows[0]
-    steps = {int(n): int(run.lengths[n]) for n in lengths}
-    name = marked_numbers(run.source, worker, np.array([number]))[0]
+    steps = {int(n): int(run.lengths[n]) for n in rows["number"] if n in run.lengths}
+    excess = sum(length - usual for length in steps.values())
+    names = ["number", "worker", "host_start_ns", "host_end_ns", "length_ns"]
+    number, worker, start, end, length = (int(cell) for cell in rows[names].iloc[0])
+    name, first = marked_numbers(run.source, worker, np.array([number, run.numbers[0]]))
     many = "One step takes" if len(steps) == 1 else f"{len(steps)} steps take"
     where, time, why = _longer(run, worker, (start, end))
     most = 2 * time > length - usual
     known = most and why
     cause = (
-        f"Of that, {duration(time)} more than in step {_shown(run, worker)} is {where}"
+        f"Of that, {duration(time)} more than in step {first} is {where}"
         f"{'' if known else '; why is not known'}."
         if most
         else "No single line or operator has most of that time."
@@ -255,21 +243,14 @@ def long_steps(run: Run) -> Finding | None:
     return finding._replace(apart=True)
 
 
-def _shown(run: Run, worker: int) -> int:
-    """Return the number that the program gave the first steady step."""
-    return int(marked_numbers(run.source, worker, run.numbers[:1])[0])
-
-
 def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int, bool]:
     """Return where a worker's main thread was longer, in an interval, than in the first steady step, how much, and
     whether that says why: an operator that is in other steps too was interrupted, or had more to do."""
-    usual = run.store.rows(
-        """select host_start_ns, host_end_ns from iteration where iteration_set = ? and worker = ? and number = ?""",
-        (run.source.aggregation.iteration_set, worker, int(run.numbers[0])),
-    )
+    own = run.iterations[(run.iterations["worker"] == worker) & (run.iterations["number"] == run.numbers[0])]
+    usual = list(own[["host_start_ns", "host_end_ns"]].itertuples(index=False, name=None))
     thread, times = np.array([main_thread(run.store, worker)]), []
-    for low, high in (long, *usual):
-        work = HostWork(run.source.activity(worker), (low, high))
+    works = [HostWork(Excerpt(run.store, worker, window)) for window in (long, *usual)]
+    for work, (low, high) in zip(works, (long, *usual)):
         table = work.times(thread, np.array([low]), np.array([high]))
         times.append(table.groupby(list(PLACE)).agg(time=("time", "sum"), low=("low", "min")))
     both = times[0].join(times[1]["time"].rename("usual")) if len(times) > 1 else times[0].assign(usual=0)
@@ -277,8 +258,8 @@ def _longer(run: Run, worker: int, long: tuple[int, int]) -> tuple[str, int, boo
     if not len(more):
         return "", 0, False
     operator, text, function = more.index[0]
-    work = HostWork(run.source.activity(worker), long)
-    frames = work.stack(int(work.stacks(thread, np.array([both["low"].loc[more.index[0]]]))[0])).frames
+    stack = works[0].stacks(thread, np.array([both["low"].loc[more.index[0]]]))
+    frames = works[0].stack(int(stack[0])).frames
     line = frames[-1] if frames else run.operators["source"].get(operator) if operator >= 0 else None
     texts = reads.texts_of(run.store, np.array([text, function]))
     if operator < 0 <= function:

@@ -12,6 +12,8 @@ import pandas as pd
 
 def plain(cell: Any) -> Any:
     """Return a cell as a Python value; missing is None."""
+    if cell is pd.NA:
+        return None
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, float):
@@ -22,3 +24,12 @@ def plain(cell: Any) -> Any:
 def which(texts: pd.Series[Any], test: Callable[[str], bool]) -> pd.Series[bool]:
     """Return which texts pass a test; a missing text does not."""
     return pd.Series([isinstance(text, str) and test(text) for text in texts], index=texts.index, dtype=bool)
+
+
+def located(name: object, line: object) -> str:
+    """Return a name with its source line, if that is known.
+
+    >>> located("Adam", "train.py:7"), located("Adam", None)
+    ('Adam (train.py:7)', 'Adam')
+    """
+    return f"{name} ({line})" if isinstance(line, str) and line else str(name)

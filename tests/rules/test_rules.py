@@ -14,9 +14,8 @@ from pyprof.core.registry import load_folder
 from pyprof.facts.steps.aggregation import aggregate, aggregations
 from pyprof.facts.steps.source import Source
 from pyprof.rules import RULES, Finding, Outcome, Premise, Rule
-from pyprof.rules.context import Run
+from pyprof.rules.context import KINDS, Run
 from pyprof.rules.evaluation import evaluate, judge
-from pyprof.rules.premises import KINDS
 from pyprof.store.kinds import OPERATOR_EVENT
 from tests.rules.ranks import Late
 from tests.rules.small import A100, DEVICE, PAGEABLE, PINNED, V100, Small, opened

@@ -14,7 +14,7 @@ from pyprof.facts.steps.aggregation import aggregate, aggregations
 from pyprof.facts.steps.source import Source
 from pyprof.facts.steps.steady_state import spread, steady
 from pyprof.parse import loader
-from pyprof.rules import RULES, event_sample
+from pyprof.rules import RULES
 from pyprof.rules.context import Run
 from pyprof.rules.evaluation import evaluate, judge
 from pyprof.store.files import Store
@@ -86,14 +86,28 @@ def test_a_short_steady_stretch_gives_way_to_a_longer_less_steady_one():
         assert Run(Source(database, aggregations(database)[0])).steady == (1, 9)
 
 
-@pytest.mark.parametrize("rule", ["R07", "R10", "R11", "R23", "R40"])
-def test_a_sample_of_equal_steps_tells_the_same_as_all(rule, monkeypatch):
-    whole = outcome(rule, CASES[rule].fires()).finding
-    monkeypatch.setattr(event_sample, "SAMPLE_EVENTS", 12)  # some of ten steps
-    part = outcome(rule, CASES[rule].fires()).finding
-    assert whole is not None
-    assert part is not None
-    assert part.saving == pytest.approx(whole.saving, rel=0.02)
+def test_every_steady_step_counts_on_either_side_of_a_long_one():
+    """4 MB in each of three of nine steady steps are 1.33 MB, 1.27 MiB, a step; those of the long one do not count."""
+    made = lengths(*[1_000_000] * 3, 5_000_000, *[1_000_000] * 6)
+    for start, _ in made.marks:
+        made.kernel("volta_sgemm", start + 500_000, 300_000)
+    for start, _ in made.marks[:4]:
+        made.copy(PAGEABLE, DEVICE, 4_000_000, start + 100_000, 100_000)
+    found = outcome("R10", made).finding
+    assert found is not None
+    assert found.problem.startswith("1.27 MiB a step are copied")
+    assert [row["copies"] for row in found.evidence] == [3]
+
+
+def test_what_a_long_step_takes_is_no_part_of_a_saving():
+    """Each of nine steady steps waits 200 us for cudaMalloc, the long one 2 ms."""
+    made = lengths(*[1_000_000] * 3, 5_000_000, *[1_000_000] * 6)
+    for start, end in made.marks:
+        made.api("cudaMalloc_v3020", start + 100_000, 200_000 if end - start == 1_000_000 else 2_000_000)
+        made.kernel("volta_sgemm", end - 300_000, 300_000, launch=end - 310_000)
+    found = outcome("R32", made).finding
+    assert found is not None
+    assert found.saving == 9 * 200_000
 
 
 def test_a_range_of_iterations_saves_no_more_than_it_lasts():

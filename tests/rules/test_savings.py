@@ -38,7 +38,8 @@ def random_edit(savings: Savings, worker: int, random: np.random.Generator) -> E
 
 
 def check(prof: profiles.Profile, name: str) -> None:
-    savings = Savings(Run(prof.source()))
+    run = Run(prof.source())
+    savings = Savings(run.source, run.excerpts, run.steady_iterations)
     for moved in savings.earlier({}).values():
         assert not moved.any()
     random = np.random.default_rng(len(name))

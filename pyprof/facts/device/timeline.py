@@ -135,7 +135,7 @@ class Activity:
         return pauses(self.store, self.worker)
 
     @cached_property
-    def event(self) -> Mapping[str, Column]:
+    def event(self) -> Columns:
         """Kernels, copies, sets and whole replays of graphs."""
         names = (
             "id", "kind", "device", "name", "operator", "api", "start_ns", "duration_ns", "geometry", "tc",
@@ -143,15 +143,20 @@ class Activity:
         )  # fmt: skip
         return Columns(self, "event", names, (*KERNELS, MEMCPY, MEMSET))
 
-    def _once(self, *names: str) -> dict[str, Column]:
+    @cached_property
+    def operator_event(self) -> Columns:
+        """Operator events, which a recording without a GPU has instead."""
+        return Columns(
+            self, "event", ("id", "name", "operator", "op", "start_ns", "duration_ns"), (OPERATOR,)
+        )
+
+    def once(self, *names: str) -> dict[str, Column]:
         """Return columns of the events without keeping them."""
-        if isinstance(self.event, Columns):
-            return self.event.once(*names)
-        return {name: self.event[name] for name in names}
+        return self.event.once(*names)
 
     def work(self) -> dict[str, Column]:
         """Return what the roofline says of each GPU event. Not cached: few reports read it, and it is large."""
-        return self._once(
+        return self.once(
             "duration_ns",
             "tc",
             "verdict",
@@ -164,7 +169,7 @@ class Activity:
         )
 
     @cached_property
-    def call(self) -> Mapping[str, Column]:
+    def call(self) -> Columns:
         """API calls; the place of each is its number."""
         return Columns(self, "api", ("id", "thread", "name", "kind", "start_ns", "duration_ns", "op"))
 
@@ -178,7 +183,7 @@ class Activity:
 
     @cached_property
     def end(self) -> Ints:
-        return self.start + self._once("duration_ns")["duration_ns"].values
+        return self.start + self.once("duration_ns")["duration_ns"].values
 
     @cached_property
     def launched(self) -> Bools:
@@ -188,7 +193,7 @@ class Activity:
     @cached_property
     def launch(self) -> Ints:
         """Place of each event's launch in `call`, -1 without one."""
-        api = self._once("api")["api"]
+        api = self.once("api")["api"]
         place: Ints = (api.values - self.ids("api")[0]).astype(np.int32)
         if api.present is not None:
             place[~api.present] = -1
@@ -214,11 +219,11 @@ class Activity:
 
     def of_calls(self, name: str) -> Column:
         """Return a column of the API calls without keeping it, if it is large."""
-        return self.call.large(name) if isinstance(self.call, Columns) else self.call[name]
+        return self.call.large(name)
 
     def of_events(self, name: str) -> Column:
         """Return a column of the events without keeping it, if it is large."""
-        return self.event.large(name) if isinstance(self.event, Columns) else self.event[name]
+        return self.event.large(name)
 
     @cached_property
     def launching_thread(self) -> int:
@@ -237,7 +242,7 @@ class Activity:
     def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
         """Return phase (`model.PHASES`), start and end of each GPU event, or of each operator event, by start."""
         names = ("site", "start_ns", "duration_ns", "total_ns")
-        columns = self._once(*names) if gpu else Columns(self, "event", names, (OPERATOR,)).once(*names)
+        columns = self.once(*names) if gpu else self.operator_event.once(*names)
         phase, total = self._phase_of(columns.pop("site")), columns.pop("total_ns")
         start, end = columns["start_ns"].values, columns["duration_ns"].values
         if total.mask().any():
@@ -250,7 +255,7 @@ class Activity:
 
     def event_phases(self) -> Ints:
         """Return the phase of each GPU event, in the order of their ids."""
-        return self._phase_of(self._once("site")["site"])
+        return self._phase_of(self.once("site")["site"])
 
     def _phase_of(self, site: Column) -> Ints:
         rows = self.store.rows("select id, phase from site where phase is not null")
@@ -344,12 +349,12 @@ class Activity:
 
 
 class Excerpt(Activity):
-    """The activity of a worker in a stretch of time: the events with these ids, with the calls that launched them, and
-    what else began on the host between two times in ns."""
+    """The activity of a worker in a stretch of time: what began on the host between two times in ns, and the events
+    with these ids, with the calls that launched them."""
 
-    def __init__(self, store: Store, worker: int, events: tuple[int, int], window: tuple[int, int]):
+    def __init__(self, store: Store, worker: int, window: tuple[int, int], events: tuple[int, int] = (0, 0)):
         super().__init__(store, worker)
-        self._window = window
+        self.window = window
         self._of_table = {"event": events}
         low, high = self.ids("api")
         query = "select min(api), max(api) + 1 from event where id >= ? and id < ?"
@@ -359,6 +364,6 @@ class Excerpt(Activity):
 
     def ids(self, table: str) -> tuple[int, int]:
         if table not in self._of_table:
-            first, last = (first_from(self.store, table, self.worker, time) for time in self._window)
+            first, last = (first_from(self.store, table, self.worker, time) for time in self.window)
             self._of_table[table] = first, last
         return self._of_table[table]

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places of the threads of a worker: the operator, range and Python function of most of a stretch of time.
-
-`HostWork` reads all that its stretches need at once; `host_windows` reads parts of the recording.
-"""
+"""Places of the threads of a worker: the operator, range and Python function of most of a stretch of time."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pyprof.core.intervals import Nesting, at_places, cut, distinct, groups, nesting_order
-from pyprof.core.model import PUSH_POP, Bools, Column, Functions, Ints, Stack, Strings
+from pyprof.core.model import PUSH_POP, Bools, Functions, Ints, Stack, Strings
 from pyprof.facts.device.partition import Union
 from pyprof.facts.device.timeline import Activity
 from pyprof.parse.paths import is_step
@@ -23,15 +20,11 @@ from pyprof.store import reads
 from pyprof.store.blocks import SHIFT
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
-from pyprof.store.kinds import IS_FUNCTION, OPERATOR_EVENT, PYTHON_FUNCTION
-from pyprof.store.moments import first_from
+from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION
 
 _NONE = -1
 Part = dict[str, Any]  # arrays
 SHORTEST = 10_000  # ns; a Python function that runs for less counts as part of its caller
-
-# Of the table op: executions of operators on a thread.
-EXECUTED = "operator in (select id from operator where unassociated = 0) and cpu_ns is not null"
 
 
 class Spans(NamedTuple):
@@ -41,11 +34,6 @@ class Spans(NamedTuple):
     value: Ints
     start: Ints
     length: Ints
-
-    @staticmethod
-    def of(columns: dict[str, Column]) -> Spans:
-        """Return the columns of a query with these, in this order."""
-        return Spans(*(column.values for column in columns.values()))
 
     def take(self, mask: Bools | Ints) -> Spans:
         """Return some of them."""
@@ -81,57 +69,18 @@ class Intervals(NamedTuple):
 
 
 class HostWork:
-    """The operators, ranges and Python functions of a worker's threads. Ranges of steps do not count.
+    """The operators, ranges and Python functions of a worker's threads. Ranges of steps do not count."""
 
-    `window`: start and end in ns; only what begins between them is read.
-    """
-
-    def __init__(self, activity: Activity, window: tuple[int, int] | None = None):
-        self._activity = activity
-        self._store = activity.store
-        self._window = window
-
-    def _own(self, table: str) -> str:
-        """Return the condition in SQL that an id is of this worker, and in the window."""
-        if self._window is None:
-            return self._activity.own("id")
-        low, high = (first_from(self._store, table, self._activity.worker, time) for time in self._window)
-        return f"id >= {low} and id < {high}"
-
-    def executions_of_operators(self) -> Spans:
-        """Return the executions of operators, by id."""
-        if self._window is None:
-            parts = [Spans(**part) for part in read_executions(self._activity)]
-            return Spans(*map(np.concatenate, zip(*parts)))
-        return Spans.of(
-            self._store.columns(
-                f"""select thread, operator, start_ns, end_ns - start_ns from op where {self._own("op")} and {EXECUTED}
-                    order by id"""
-            )
-        )
+    def __init__(self, activity: Activity):
+        self._activity, self._store = activity, activity.store
 
     def ranges(self) -> Spans:
         """Return push/pop ranges and RecordFunction events, by id."""
-        if self._window is None:
-            return self._read[0]
-        columns = self._activity.ranges
-        spans = Spans.of({name: columns[name] for name in ("thread", "text", "start_ns", "duration_ns")})
-        return spans.take((spans.start >= self._window[0]) & (spans.start < self._window[1]))
-
-    def functions(self) -> Spans:
-        """Return the Python functions that are not too short, by id."""
-        if self._window is None:
-            return self._read[1]
-        return Spans.of(
-            self._store.columns(
-                f"""select thread, text, start_ns, duration_ns from range
-                    where {self._own("range")} and {IS_FUNCTION} and duration_ns >= {SHORTEST} order by id"""
-            )
-        )
+        return self._read[0]
 
     @cached_property
     def _read(self) -> tuple[Spans, Spans]:
-        """Ranges and functions of the whole recording."""
+        """Ranges, and Python functions that are not too short."""
         parts = list(read_ranges(self._activity))
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         function = columns.pop("kind") == PYTHON_FUNCTION
@@ -139,7 +88,8 @@ class HostWork:
 
     @cached_property
     def _operators(self) -> dict[int, Intervals]:
-        return by_thread(self.executions_of_operators())
+        parts = [Spans(**part) for part in read_executions(self._activity)]
+        return by_thread(Spans(*map(np.concatenate, zip(*parts))))
 
     @cached_property
     def _ranges(self) -> dict[int, Intervals]:
@@ -150,7 +100,7 @@ class HostWork:
 
     @cached_property
     def _functions(self) -> Spans:
-        return self.functions()
+        return self._read[1]
 
     @cached_property
     def _function_times(self) -> dict[int, Intervals]:
