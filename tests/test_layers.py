@@ -216,7 +216,7 @@ def test_no_module_imports_itself_through_others() -> None:
         ("profiles.py", "from pyprof.commands.main import main"),
         ("parse/join.py", "import_module('pyprof.capture.controller')"),
         ("store/files.py", "from pyprof.facts import window"),
-        ("store/blocks.py", "from pyprof.store.write import facts"),
+        ("store/packed.py", "from pyprof.store.write import facts"),
         ("capture/instrument/patch.py", "from pyprof.capture import controller"),
         ("capture/collectors/kineto.py", "from pyprof.capture.session import Session"),
     ],

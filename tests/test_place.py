@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file has its name when it is whole and on the disk, and what it replaces hands on what it may."""
+"""A file has its name when it is whole and on the disk, and what it replaces hands on its permissions."""
 
 from __future__ import annotations
 
@@ -40,16 +40,6 @@ def test_permissions_of_what_is_replaced(writer: str, mode: int, tmp_path: Path)
     WRITERS[writer](path)
     assert path.read_bytes()[:3] != b"old"
     assert stat.S_IMODE(path.stat().st_mode) == mode
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-@pytest.mark.parametrize("writer", WRITERS)
-def test_owner_of_what_is_replaced(writer: str, tmp_path: Path) -> None:
-    path = tmp_path / "net.sqlite"
-    path.write_text("old")
-    os.chown(path, 1234, 1234)
-    WRITERS[writer](path)
-    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1234)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

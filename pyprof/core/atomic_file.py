@@ -7,7 +7,7 @@ So a killed process leaves nothing behind: the kernel frees files without a name
 for a moment.
 
 A file with its final name survives a power failure: file and folder are synchronized with the disk (fsync). A
-replaced file passes on its permissions and, if allowed, its owner.
+replaced file passes on its permissions.
 
 A temporary name exists for an instant when the scratch file is created and when an older file is replaced, and
 during the copy on file systems without O_TMPFILE (NFS, some network and FUSE ones). It is `.pyprof-*.part`; its
@@ -218,13 +218,11 @@ def _copy(content: Any, file: int) -> None:
 
 
 def _finish(file: int, target: str) -> None:
-    """Prepare a complete file for its name: copy permissions and owner of the old file, then sync to disk."""
+    """Prepare a complete file for its name: copy the permissions of the old file, then sync to disk."""
     with suppress(FileNotFoundError):
-        old = os.stat(target)
-        with suppress(OSError, AttributeError):  # another user's file, or a system without owners
-            os.fchown(file, old.st_uid, old.st_gid)
-        with suppress(OSError, AttributeError):
-            os.fchmod(file, stat.S_IMODE(old.st_mode))
+        mode = stat.S_IMODE(os.stat(target).st_mode)
+        with suppress(OSError, AttributeError):  # a system without permissions
+            os.fchmod(file, mode)
     _sync(file)
 
 

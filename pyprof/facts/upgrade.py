@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a database of an older schema to one of the current schema.
 
-The facts are copied, with what a later schema added to them; everything derived from them (sums over blocks,
-iterations, aggregations) is computed again. The older file stays as it is.
+The facts are copied, with what a later schema added to them; everything derived from them (iterations,
+aggregations) is computed again. The older file stays as it is.
 
   schema   change
   1.1      `source` added; empty for older files
@@ -14,6 +14,7 @@ iterations, aggregations) is computed again. The older file stays as it is.
            the timeline, which is derived. `packed` was added later: it is derived, too, and files without it are read
            from their rows
   2.2      `iteration` has the bounds on the device
+  2.4      `op_block` and `event_block`, sums over blocks of ids, removed; `packed` has all columns of `op`
 """
 
 from __future__ import annotations
@@ -30,12 +31,11 @@ from pyprof.costs.kernels import describe
 from pyprof.facts.host import gaps
 from pyprof.facts.ranks import rank_work
 from pyprof.facts.steps.aggregation import aggregate, aggregations
-from pyprof.store import blocks
-from pyprof.store.files import OLDER, Store, create, ingest, schema, written
+from pyprof.store.files import OLDER, Store, create, schema, written
 from pyprof.store.write import columns
 
 _DERIVED = frozenset({
-    "op_block", "event_block", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
+    "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
     "op_stat", "op_kernel_stat", "track", "tile", "label", "packed", "place",
     "launch", "moment", "moment_operator",
 })  # fmt: skip
@@ -47,7 +47,7 @@ _FORMER = {
     "reserved_bytes": "reserved", "sent_bytes": "sent", "received_bytes": "received",
     "shared_memory_bytes": "shared_memory", "bandwidth_bytes_per_s": "bandwidth",
 }  # fmt: skip
-_PIECE = 1 << 20  # ids read at a time: whole blocks
+_PIECE = 1 << 20  # ids read at a time
 _HEAD = (
     "schema_major",
     "schema_minor",
@@ -78,7 +78,6 @@ def upgrade(
             create(name, _facts(old, progress), meta)
             existing = aggregations(old)
         with Store(name, own=True, label=old.label) as database, database.translate_errors():
-            _fill_blocks(database, name)
             gaps.add(database, name)
             rank_work.add(database, name)
             for aggregation in existing:
@@ -167,21 +166,3 @@ def _executions_of_replays(old: Store) -> list[int]:
     """Return the numbers of executions that replays of graphs give back."""
     query = "select distinct op from event where op is not null and id in (select event from replayed)"
     return [number for (number,) in old.rows(query)]
-
-
-def _fill_blocks(database: Store, name: str) -> None:
-    """Add up the blocks of executions and events."""
-    for shape in (blocks.OPS, blocks.EVENTS):
-        for low in _blocks(database, shape.table):
-            rows = blocks.rows(database, shape, low << blocks.SHIFT, (low + 1) << blocks.SHIFT)
-            keys, sums = blocks.reduce([rows[key] for key in shape.keys], rows, shape)
-            block = np.full(len(keys[0]), low, np.int64)
-            ingest(name, shape.block, columns.table(block=block, **dict(zip(shape.keys, keys)), **sums))
-
-
-def _blocks(database: Store, table: str) -> Iterator[int]:
-    first = database.rows(f"select min(id) from {table}")[0][0]
-    while first is not None:
-        yield first >> blocks.SHIFT
-        following = ((first >> blocks.SHIFT) + 1) << blocks.SHIFT
-        first = database.rows(f"select min(id) from {table} where id >= ?", (following,))[0][0]

@@ -28,7 +28,7 @@ _TABLES = {
     "stack": "id in (select stack from operator)", "kernel_name": "", "verdict": "", "worker": "", "device": "",
     "step": "", "pause": "", "collective": "", "event": _OF_COLLECTIVES, "iteration_set": "", "iteration": "",
     "iteration_part": "", "iteration_device": "", "aggregation": "", "op_stat": "", "op_kernel_stat": "",
-    "event_block": "", "launch": "", "moment": "", "moment_operator": "",
+    "launch": "", "moment": "", "moment_operator": "",
 }  # fmt: skip
 # Tables that a recording is left out of if nothing in it cuts it as the others are cut.
 _ITERATIONS = {

@@ -270,5 +270,5 @@ def _unfilled(source: Source, activity: Activity, events: Ints) -> Floats:
     counts = dict(source.store.rows(query, (activity.worker,)))
     places = np.array([counts.get(number, 0) for number in device.values[events].tolist()], np.int64)
     known = (blocks > 0) & (places > 0)
-    places = np.maximum(places, 1)
+    blocks, places = np.maximum(blocks, 1), np.maximum(places, 1)
     return np.where(known, 1 - blocks / (places * -(-blocks // places)), 0.0)

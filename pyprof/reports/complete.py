@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums over the iterations of an aggregation that means are taken of, for comparisons.
 
-The statistics of an aggregation cover all of its iterations. Where some are no steady ones, sums come from the blocks
-of the others instead.
+The statistics of an aggregation cover all of its iterations. Where some are no steady ones, sums are made of
+the others instead.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from pyprof.facts.steps.source import Source, used
-from pyprof.store import blocks
-from pyprof.store.blocks import Shape
+from pyprof.facts.steps.sums import Shape, between
 
 
 class Iterations(NamedTuple):
@@ -41,10 +40,10 @@ def iterations(source: Source, shape: Shape, every: bool = False) -> Iterations:
 
 def sums(source: Source, shape: Shape, covered: Iterations, keys: list[str]) -> pd.DataFrame:
     """Return the sums over iterations by some keys of their table."""
-    parts = [pd.DataFrame({name: pd.Series([], dtype="int64") for name in (*shape.keys, *shape.sums)})]
+    names = [*shape.keys, *shape.sums]
+    parts = [pd.DataFrame({name: pd.Series([], dtype="int64") for name in names})]
     for low, high in _stretches(covered.table):
-        columns, values = blocks.between(source.store, shape, low, high)
-        parts.append(pd.DataFrame({**dict(zip(shape.keys, columns)), **values})[list(parts[0])])
+        parts.append(between(source.store, shape, low, high).select(names).to_pandas())
     return pd.concat(parts).groupby(keys, sort=True)[list(shape.sums)].sum().reset_index()
 
 

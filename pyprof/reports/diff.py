@@ -26,10 +26,10 @@ from pyprof.core.errors import UsageError
 from pyprof.core.model import NO_DIRECTION, NO_PHASE, OPTIMIZER, PHASES, Bools, Ints
 from pyprof.facts.steps.coverage import missing
 from pyprof.facts.steps.source import Source
+from pyprof.facts.steps.sums import EVENTS, OPS, Shape
 from pyprof.measures.queries import SELECTED, direction, frame, total
 from pyprof.reports import Column, Report, complete, waterfall
 from pyprof.reports.complete import Iterations
-from pyprof.store.blocks import EVENTS, OPS, Shape
 from pyprof.store.kinds import IS_KERNEL
 
 PLACE, NAME, KERNELS, PHASE = "module and shapes", "name", "kernels", "phase"

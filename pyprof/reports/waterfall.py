@@ -26,11 +26,11 @@ from pyprof.facts.device.timeline import Activity
 from pyprof.facts.host.gaps import by_cause
 from pyprof.facts.steps.device_steps import Steps, activities, used_steps
 from pyprof.facts.steps.source import API_KINDS, Source
+from pyprof.facts.steps.sums import OPS
 from pyprof.measures.queries import direction, frame
 from pyprof.reports import Column, complete
 from pyprof.reports.account import waits
 from pyprof.reports.idle import IDLE
-from pyprof.store.blocks import OPS
 
 SECTIONS = ("step", "part", "place", "operator", "kernel", "host", "launch", "memory")
 _SIDES = ("base", "other")

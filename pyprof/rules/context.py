@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steady iterations of an aggregation, and the data that rules need of them; each is computed only once.
 
-Sums over operators and kernels come from blocks of sums. Of single events and API calls the columns are read that a
-rule asks for.
+Sums over operators and kernels cover all steady iterations. Of single events and API calls the columns are read that
+a rule asks for.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pyprof.facts.device.timeline import Excerpt
 from pyprof.facts.host.gaps import Gaps, launch_bound
 from pyprof.facts.host.host_work import HostWork
 from pyprof.facts.path.what_if import Edit, together
+from pyprof.facts.steps import sums
 from pyprof.facts.steps.coverage import missing_launches
 from pyprof.facts.steps.device_steps import activities
 from pyprof.facts.steps.source import Source, used
@@ -39,7 +40,7 @@ from pyprof.rules.savings import Savings
 from pyprof.rules.steady_steps import SteadySteps
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import plain
-from pyprof.store import blocks, reads
+from pyprof.store import reads
 
 _Result = TypeVar("_Result")
 _TOP = 5  # rows of evidence
@@ -262,7 +263,7 @@ class Run(SteadySteps):
     def ops(self) -> pd.DataFrame:
         """Sums of executions per operator, with its columns."""
         keys = ["calls", "kernels", "kernel_ns", "cpu_ns", "gpu_ns", "overhead_ns"]
-        return self._sums(blocks.OPS, 5, keys).join(self.operators, on="operator")
+        return self._sums(sums.OPS, 5, keys).join(self.operators, on="operator")
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
@@ -276,18 +277,19 @@ class Run(SteadySteps):
 
     def _events(self, kind: int) -> pd.DataFrame:
         keys = ["calls", "gpu_ns", "flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns"]
-        sums = self._sums(blocks.EVENTS, 3, keys)
-        sums = sums[sums["kind"] == kind].join(self.kernel_names, on="name")
-        sums = sums.join(self.operators.rename(columns={"name": "path"}), on="operator")
-        return sums.reset_index(drop=True)
+        added = self._sums(sums.EVENTS, 3, keys)
+        added = added[added["kind"] == kind].join(self.kernel_names, on="name")
+        added = added.join(self.operators.rename(columns={"name": "path"}), on="operator")
+        return added.reset_index(drop=True)
 
-    def _sums(self, shape: blocks.Shape, place: int, columns: list[str]) -> pd.DataFrame:
-        parts = [pd.DataFrame({name: np.empty(0, np.int64) for name in (*shape.keys, *columns)})]
-        for row in self.ids:
-            keys, sums = blocks.between(self.store, shape, row[place], row[place + 1])
-            own = {**dict(zip(shape.keys, keys)), **{name: sums[name] for name in columns}}
-            parts.append(pd.DataFrame(own))
-        return pd.concat(parts).groupby(list(shape.keys), as_index=False)[columns].sum()
+    def _sums(self, shape: sums.Shape, place: int, columns: list[str]) -> pd.DataFrame:
+        names = [*shape.keys, *columns]
+        parts = [
+            sums.between(self.store, shape, int(row[place]), int(row[place + 1])).select(names).to_pandas()
+            for row in self.ids
+        ]
+        whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
+        return whole.groupby(list(shape.keys), as_index=False, sort=True)[columns].sum()
 
     @cached_property
     def kernel_time(self) -> int:

@@ -13,7 +13,6 @@ from pyprof.server import files
 from pyprof.server.parameters import (
     MOST,
     AggregationId,
-    Filter,
     Format,
     Limit,
     Offset,
@@ -23,12 +22,11 @@ from pyprof.server.parameters import (
     Search,
 )
 from pyprof.server.request_context import Context, Selected, context_of, known_parameters
-from pyprof.views import event_index, events, iteration_tables, models
+from pyprof.views import events, iteration_tables, models
 from pyprof.views.column_table import Frame
 from pyprof.views.exports import as_report, outline
 from pyprof.views.iteration_bars import bars
 from pyprof.views.key_operators import key_operators as keys_of
-from pyprof.views.problems import Trouble
 from pyprof.views.queries import PageQuery
 from pyprof.views.report_pages import page
 
@@ -66,7 +64,7 @@ async def launches(
     """GPU events, by launch; without a GPU, operator events. For all events, sort is id, start or dur, and pages follow
     a cursor; for at most 100,000 (see `paged`), everything that reports support works."""
     if not await context.read(lambda source: events.small(source, iteration, operator)):
-        return await context.read(lambda source: event_index.page(source, iteration, operator, query, cursor))
+        return await context.read(lambda source: events.page(source, iteration, operator, query, cursor))
     frame = await _events(context, iteration, operator)
     table = await asyncio.to_thread(page, frame, query)
     at = [column.key for column in frame.columns].index("id")
@@ -80,22 +78,6 @@ async def launches(
         total=table.total,
         filtered=table.filtered,
     )
-
-
-@router.get("/launches/count")
-async def launches_count(
-    context: Selected, iteration: Iteration = None, operator: Operator = None, search: Search = "",
-    filter: Filter = (),
-) -> models.Count:  # fmt: skip
-    """Number of events of /api/launches; null if counting takes too long."""
-    try:
-        return await context.read(
-            lambda source: event_index.count_events(source, iteration, operator, search, filter)
-        )
-    except Trouble as trouble:
-        if trouble.type != "slow":
-            raise
-        return models.Count(total=None, filtered=None)
 
 
 async def _cached_frame(context: Context, key: tuple[Any, ...], make: Any) -> Frame:

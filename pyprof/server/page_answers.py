@@ -176,8 +176,7 @@ class Collected:
             reply = await self.json(path, limit=_PAGE, sort=sort, **query) or reply
         rows, ids = list(reply["rows"]), list(reply.get("ids", ()))
         if by_cursor:
-            count = await self.json(f"{path}/count", **query) or {}
-            reply |= {"paged": True, "next": None, "total": count.get("total") or len(rows)}
+            reply |= {"paged": True, "next": None}
         order: Query = {"sort": sort} if sort and reply["total"] > most else {}
         while len(rows) < min(reply["total"], most) and not by_cursor:
             more = await self.json(path, limit=_PAGE, offset=len(rows), **order, **query)

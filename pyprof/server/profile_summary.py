@@ -12,7 +12,6 @@ from pyprof.server.guarded_store import Guarded
 from pyprof.server.library import Opened
 from pyprof.store import reads
 from pyprof.store.files import MAJOR, MINOR
-from pyprof.store.kinds import ON_GPU
 from pyprof.views import models
 
 _ASIDE = ("schema_major", "schema_minor", "created_schema", "writer_version", "source", "format")
@@ -90,9 +89,7 @@ def _aggregations(store: Guarded) -> list[models.Aggregation]:
 
 def _counts(store: Guarded) -> dict[str, int]:
     queries = {
-        "gpu_events": f"select coalesce(sum(calls), 0) from event_block where {ON_GPU}",
         "operators": "select count(*) from operator where unassociated = 0",
-        "executions": "select coalesce(sum(calls), 0) from op_block",
         "iterations": "select count(distinct number) from iteration where iteration_set = 1",
         "devices_used": "select count(distinct worker << 20 | number) from device where events > 0",
         "memory_events": "select count(*) from (select 1 from memory limit 1000000)",

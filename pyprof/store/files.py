@@ -41,9 +41,9 @@ from pyprof.core.sqlite_file import APPLICATION_ID, check_interrupt, is_profile
 from pyprof.store import access, packed
 from pyprof.store.validate import damage
 
-MAJOR, MINOR = 2, 3
+MAJOR, MINOR = 2, 4
 OLDER = frozenset(
-    {*((1, minor) for minor in range(5)), *((2, minor) for minor in range(3))}
+    {*((1, minor) for minor in range(5)), *((2, minor) for minor in range(4))}
 )  # schemas that `pyprof.facts.upgrade` converts
 SUFFIX = "_dldb.sqlite"
 _PAGE = 8192
@@ -295,8 +295,7 @@ class Store:
         return value
 
     def _events(self) -> int:
-        count = int(self.rows("select coalesce(sum(calls), 0) from event_block")[0][0])
-        self._known["events"] = count
+        count = self._known["events"] = int(self.rows("select count(*) from event")[0][0])
         return count
 
     def _recover(self) -> None:
@@ -465,7 +464,7 @@ class Store:
     def table(self, table: str, names: Sequence[str], first: int, last: int) -> dict[str, Column]:
         """Return integer columns of the rows with first <= id < last of a table in `packed.TABLES`, in the order of the
         ids. Raises FormatError if the file is damaged."""
-        pieces = self._packed(table, names, first, last)
+        pieces = self._packed(table, first, last)
         if pieces is None:
             return self.columns(_SELECT.format(", ".join(names), table), (first, last))
         size, filled = sum(rows for *_, rows in pieces), 0
@@ -489,7 +488,7 @@ class Store:
 
     def parts(self, table: str, names: Sequence[str], first: int, last: int) -> Iterator[dict[str, Column]]:
         """Yield what `table` returns, in parts of a bounded size."""
-        pieces = self._packed(table, names, first, last)
+        pieces = self._packed(table, first, last)
         if pieces is not None:
             for piece in pieces:
                 yield self._unpack(table, names, piece, first, last)
@@ -507,12 +506,10 @@ class Store:
             return False
         return bool(self.rows("select 1 from packed where source = ? limit 1", (table,)))
 
-    def _packed(
-        self, table: str, names: Sequence[str], first: int, last: int
-    ) -> list[tuple[int, int, int]] | None:
+    def _packed(self, table: str, first: int, last: int) -> list[tuple[int, int, int]] | None:
         """Return first and last id and number of rows of the pieces that have rows of a range; None if the table has
-        none, or none with all columns."""
-        if not self.is_packed(table) or not packed.LEFT_OUT.get(table, set()).isdisjoint(names):
+        none."""
+        if not self.is_packed(table):
             return None
         return self.rows(
             """select first_id, last_id, rows from packed
@@ -573,11 +570,6 @@ class Store:
                 connection.execute("commit")
         except sqlite3.OperationalError as error:
             raise NotWrittenError(f"{self.label} cannot be changed ({error}).", str(error)) from error
-
-
-# Replaces the table of events with those whose ids are in spans, given as a parameter, "[[first, last], ...]" in JSON.
-EVENTS_OF_SPANS = """(select value ->> 0 as first_id, value ->> 1 as last_id from json_each(?))
-                     cross join event on id >= first_id and id < last_id"""
 
 
 @contextmanager

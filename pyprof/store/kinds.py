@@ -16,7 +16,7 @@ from pyprof.core.model import GRAPH, KERNEL, KERNELS, MARK, MEMCPY, MEMSET, OPER
 # Of a range, after those of core/model.py: a RecordFunction event of torch, a call of a Python function.
 OPERATOR_EVENT, PYTHON_FUNCTION = 3, 4
 
-# Conditions on the tables `event`, `event_block` and `op_kernel_stat`.
+# Conditions on the tables `event` and `op_kernel_stat`.
 ON_GPU = f"kind <> {OPERATOR}"
 IS_KERNEL = f"kind in {KERNELS}"
 IS_GRAPH = f"kind = {GRAPH}"

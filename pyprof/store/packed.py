@@ -14,8 +14,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 TABLES = ("event", "api", "op", "range")
-# Columns of executions that only sums need, which are in blocks.
-LEFT_OUT = {"op": {"cpu_ns", "api_ns", "gpu_ns", "idle_ns", "kernel_ns", "tc_ns", "kernels", "tc_kernels"}}
 MOST_ROWS = 1 << 18  # of a piece
 LEAST_ROWS = 1 << 16  # of a table that is packed
 _MOST_BYTES = 1 << 28  # of a piece, inflated: 26 columns of 8 bytes need a fifth
@@ -52,8 +50,7 @@ class Packer:
             return
         self._last[table] = int(ids[-1])
         waiting = self._waiting[table]
-        names = [name for name in rows.column_names if name not in LEFT_OUT.get(table, ())]
-        waiting.append(integers(rows.select(names)))
+        waiting.append(integers(rows))
         while sum(part.num_rows for part in waiting) >= MOST_ROWS:
             whole = pa.concat_tables(waiting)
             yield self._piece(table, whole.slice(0, MOST_ROWS))

@@ -52,8 +52,10 @@ def texts_of(store: Store, numbers: Ints) -> dict[int, str]:
 
 
 def has_gpu(store: Store) -> bool:
-    """Return whether anything ran on a GPU; if not, operator events stand for GPU events."""
-    return bool(store.rows(f"select 1 from event_block where {ON_GPU} limit 1"))
+    """Return whether anything ran on a GPU; if not, all events are operator events."""
+    # The summary of a fleet has the events of collectives alone.
+    query = f"select kind from (select kind from event limit 1) union select kind from op_kernel_stat where {ON_GPU}"
+    return bool(store.rows(f"select 1 from ({query}) where {ON_GPU}"))
 
 
 def has_operators(store: Store) -> bool:

@@ -143,12 +143,7 @@ create table aggregation (
 
 -- Statistics. calls are executions or events; a time and its _min_ns and _max_ns are those of all, of the shortest, the
 -- longest. overhead_ns: cpu_ns less api_ns. timed: the calls whose cpu_ns is known, which cpu_ns and overhead_ns are sums
--- of. block: id >> 16 of the ops or events that a row is the sum of.
-create table op_block (
-    block integer, operator integer, calls integer, timed integer, kernels integer, tc_kernels integer,
-    kernel_ns integer, tc_ns integer, cpu_ns integer, gpu_ns integer, overhead_ns integer, idle_ns integer,
-    cpu_min_ns integer, gpu_min_ns integer, overhead_min_ns integer, idle_min_ns integer, cpu_max_ns integer,
-    gpu_max_ns integer, overhead_max_ns integer, idle_max_ns integer, primary key (block, operator)) without rowid;
+-- of.
 create table op_stat (
     aggregation integer, worker integer, operator integer, calls integer, timed integer, kernels integer,
     tc_kernels integer, kernel_ns integer, tc_ns integer, cpu_ns integer, gpu_ns integer, overhead_ns integer,
@@ -159,12 +154,6 @@ create table op_stat (
 -- dense_flops and bytes: sums of what is known, as roofline_ns and _ps; _unknown_ns the time of events that they leave out
 -- (hardware_unknown_ns: hardware_ps does); launched: the events with a launch record, which api_ns is of. tc as in event,
 -- 3 for unknown.
-create table event_block (
-    block integer, operator integer, name integer, kind integer, tc integer, verdict integer, calls integer,
-    gpu_ns integer, api_ns integer, launched integer, flops integer, dense_flops integer, bytes integer,
-    flops_unknown_ns integer, bytes_unknown_ns integer, roofline_ns integer, roofline_unknown_ns integer,
-    hardware_ps integer, hardware_unknown_ns integer, model_ps integer, gpu_min_ns integer, api_min_ns integer,
-    gpu_max_ns integer, api_max_ns integer, primary key (block, operator, name, kind, tc, verdict)) without rowid;
 create table op_kernel_stat (
     aggregation integer, worker integer, operator integer, name integer, kind integer, tc integer, verdict integer,
     calls integer, gpu_ns integer, api_ns integer, launched integer, flops integer, dense_flops integer, bytes integer,

@@ -16,7 +16,7 @@ _REFERENCES = {
 }  # fmt: skip
 _OTHER_REFERENCES = {
     ("api", "name"): "string", ("io", "name"): "string", ("event", "name"): "kernel_name",
-    ("event_block", "name"): "kernel_name", ("op_kernel_stat", "name"): "kernel_name",
+    ("op_kernel_stat", "name"): "kernel_name",
     ("event", "api"): "api", ("event", "op"): "op", ("api", "op"): "op", ("op", "forward"): "op",
     ("range", "text"): "string", ("range", "args"): "string",
     ("replayed", "event"): "event", ("replayed", "range"): "range",
@@ -33,7 +33,7 @@ _MAX_TIME = 1 << 61  # ns: 73 years
 _CODES = {
     "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2},
     "event": {"kind": 3, "verdict": 1 << 61},
-    "event_block": {"kind": 3}, "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
+    "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
     "iteration": {"partial": 1, "steady": 1}, "device": {"events": 1 << 61},
 }  # fmt: skip
 

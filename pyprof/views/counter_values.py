@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyprof.core.model import Floats, Ints
+from pyprof.core.model import KERNELS, MEMCPY, Floats, Ints
 from pyprof.facts.allocations import Allocations, allocations
 from pyprof.facts.steps.source import Source
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
-from pyprof.store.kinds import IS_COPY, IS_KERNEL, ON_GPU
+from pyprof.store.kinds import ON_GPU
 from pyprof.timeline import counters, stored
 from pyprof.timeline.counters import Buckets
 from pyprof.views.models import Counter, Counters, CounterValues
@@ -85,12 +85,13 @@ def available(store: Store) -> list[Counter]:
 
 
 def _work_known(store: Store, worker: int) -> dict[str, bool]:
-    """Return of which counters the events of a worker tell anything, by the sums of blocks."""
-    ((tensor, hardware, model, copies),) = store.rows(
-        f"""select max({IS_KERNEL} and tc in (0, 1, 2)), sum(hardware_ps), sum(model_ps), max({IS_COPY})
-           from event_block where block >= ? and block < ?""",
-        (first_id(worker) >> 16, first_id(worker + 1) >> 16),
-    )
+    """Return of which counters the events of a worker tell anything."""
+    names = ("kind", "tc", "hardware_ps", "model_ps")
+    event = store.table("event", names, first_id(worker), first_id(worker + 1))
+    kind = event["kind"].values
+    tensor = (np.isin(kind, KERNELS) & event["tc"].mask()).any()
+    hardware, model = (event[name].values[event[name].mask()].any() for name in names[2:])
+    copies = (kind == MEMCPY).any()
     shapes = store.rows("select 1 from geometry where grid_x is not null limit 1")
     return {
         "tensor": bool(tensor), "hfu": bool(hardware), "mfu": bool(model), "copies": bool(copies),

@@ -9,7 +9,7 @@ event again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +21,10 @@ from pyprof.store.files import Store
 from pyprof.timeline import stored
 from pyprof.timeline.records import Records
 from pyprof.timeline.stored import Place
-from pyprof.views.filters import Condition, digits_of, parse, split, text_test
+from pyprof.views.filters import Condition, numbers_pass, parse, split, text_test
 from pyprof.views.models import EventHit, EventHits, SearchHits, TrackHits
 from pyprof.views.problems import Trouble
+from pyprof.views.text_masks import known_test, text_mask, texts_pass
 from pyprof.views.timeline import texts_by_number
 
 _MAX_HITS = 2_000_000  # hits that are kept: 80 MB
@@ -110,7 +111,7 @@ class _Tests:
     def __init__(self, store: Store, needle: str, conditions: Sequence[Condition]):
         self._names: dict[str, Bools] | None = _names(store, needle) if needle else None
         self._kernels = [
-            _texts_pass(store, "kernel_name", "name", one) for one in conditions if one.key == "kernel"
+            texts_pass(store, "kernel_name", "name", one) for one in conditions if one.key == "kernel"
         ]
         # No kernel is no name.
         self._no_kernel = all(one.known is False for one in conditions if one.key == "kernel")
@@ -143,7 +144,7 @@ class _Tests:
         for one in self._numbers:
             place = np.flatnonzero(out)
             values = (records.end - records.start if one.key == "dur" else records.start)[place]
-            out[place[~_numbers_pass(one, values)]] = False
+            out[place[~numbers_pass(one, values)]] = False
         return out
 
 
@@ -158,41 +159,16 @@ def _names(store: Store, needle: str) -> dict[str, Bools]:
         return all(piece in folded for piece in pieces) and test(readable(text))
 
     return {
-        "string": _mask(store, "select id, text from string", matches),
-        "label": _mask(store, "select id, text from label", test),
-        "kernel_name": _mask(store, "select id, name from kernel_name", test)
-        | _mask(store, "select id, short_name from kernel_name", test),
+        "string": text_mask(store, "select id, text from string", matches),
+        "label": text_mask(store, "select id, text from label", test),
+        "kernel_name": text_mask(store, "select id, name from kernel_name", test)
+        | text_mask(store, "select id, short_name from kernel_name", test),
     }
-
-
-def _mask(store: Store, query: str, test: Callable[[str], bool], unknown: bool = False) -> Bools:
-    """Return by number which texts of a query pass; `unknown`: whether NULL does."""
-    numbers, passed = [], []
-    for number, text in store.each(query):
-        numbers.append(number)
-        passed.append(unknown if text is None else test(text))
-    out = np.zeros(max(numbers, default=-1) + 1, bool)
-    out[numbers] = passed
-    return out
-
-
-def _text_test(condition: Condition) -> tuple[Callable[[str], bool], bool]:
-    """Return the test of known texts, and whether unknown ones pass."""
-    if condition.known is not None:
-        known = condition.known
-        return (lambda text: known), not known
-    assert condition.text is not None
-    return condition.text, False
-
-
-def _texts_pass(store: Store, table: str, column: str, condition: Condition) -> Bools:
-    test, unknown = _text_test(condition)
-    return _mask(store, f"select id, {column} from {table}", test, unknown)
 
 
 def _operators_pass(store: Store, condition: Condition) -> Bools:
     """Return by number plus 1 which operators pass; 0 is no operator."""
-    test, unknown = _text_test(condition)
+    test, unknown = known_test(condition)
     if condition.key == "direction":
         known = {code for code, name in enumerate(DIRECTIONS) if code != NO_DIRECTION and test(name)}
         rows = store.rows("select id, direction from operator")
@@ -201,30 +177,16 @@ def _operators_pass(store: Store, condition: Condition) -> Bools:
             out[number] = unknown if direction in (NO_DIRECTION, None) else direction in known
     elif condition.key == "line":
         query = "select o.id, nullif(k.frames, '') from operator o left join stack k on k.id = o.stack"
-        out = _mask(store, query, lambda frames: any(map(test, frames.split("\n"))), unknown)
+        out = text_mask(store, query, lambda frames: any(map(test, frames.split("\n"))), unknown)
     else:
-        out = _mask(store, f"select id, {condition.key} from operator", test, unknown)
+        out = text_mask(store, f"select id, {condition.key} from operator", test, unknown)
     return np.concatenate([[unknown], out])
 
 
 def _number_passes(condition: Condition, value: int | None) -> bool:
     if condition.known is not None:
         return condition.known == (value is not None)
-    return value is not None and bool(_numbers_pass(condition, np.array([value]))[0])
-
-
-def _numbers_pass(condition: Condition, values: Ints) -> Bools:
-    if condition.known is not None:
-        return np.full(len(values), condition.known)
-    if condition.bounds is None:
-        assert condition.digits is not None
-        digits = digits_of(condition.digits)
-        return np.array([digits in str(value) for value in values.tolist()], bool)
-    low, high, low_included, high_included = condition.bounds
-    above = values >= low if low_included else values > low
-    below = values <= high if high_included else values < high
-    out: Bools = above & below
-    return out
+    return value is not None and bool(numbers_pass(condition, np.array([value]))[0])
 
 
 def summary(hits: Hits, text: str, start: int, end: int, buckets: int, most: int) -> SearchHits:

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.core.model import Bools, Column, Floats, Ints
+from pyprof.core.model import KERNELS, Bools, Column, Floats, Ints
 from pyprof.costs.hardware.utilisation import MOST
 from pyprof.store.files import Store
-from pyprof.store.kinds import IS_KERNEL
 from pyprof.timeline import stored
 from pyprof.timeline.records import Records
 from pyprof.views.models import SelectedWork
@@ -100,11 +99,10 @@ def sums_of(store: Store, parts: Sequence[Part], work: bool) -> list[Sums]:
 def _kernels(store: Store, parts: Sequence[Part], worker: int) -> dict[str, Column]:
     """Return the kernels of a worker from the first to the last of the parts by id, with what they do."""
     ids = np.concatenate([part.id for part in parts if part.worker == worker])
-    return store.columns(
-        f"""select id, duration_ns, {", ".join(_AMOUNTS)} from event
-            where id between ? and ? and {IS_KERNEL} order by id""",
-        (int(ids.min()), int(ids.max())) if len(ids) else (0, -1),
-    )
+    low, high = (int(ids.min()), int(ids.max()) + 1) if len(ids) else (0, 0)
+    event = store.table("event", ("id", "kind", "duration_ns", *_AMOUNTS), low, high)
+    kernels = np.flatnonzero(np.isin(event.pop("kind").values, KERNELS))
+    return {name: column.take(kernels) for name, column in event.items()}
 
 
 def _work(id: Ints, time: Ints, kernels: dict[str, Column]) -> Iterator[Floats | Bools | Ints]:

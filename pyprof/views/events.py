@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU events, possibly tens of millions: pages that follow a cursor, by id, start or duration.
 
-Names are searched in their dictionaries first, then events by the matching numbers. At most `MOST_ROWS` events (of
-an iteration or an operator) are a table in memory, which can be sorted by any column.
+Those that pass are found in the few columns that a filter reads; names are searched in their dictionaries first. At
+most `MOST_ROWS` events (of an iteration or an operator) are a table in memory, which can be sorted by any column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from pyprof.core.model import DIRECTIONS, KINDS
+from pyprof.core.model import DIRECTIONS, KERNELS, KINDS, OPERATOR, Bools, Ints
+from pyprof.core.model import Column as Values
+from pyprof.facts.steps.dataframes import steps_of
 from pyprof.facts.steps.source import Source
 from pyprof.reports import Column
-from pyprof.store.kinds import IS_KERNEL, ON_CPU, ON_GPU, uses_tensor_cores
+from pyprof.store.ids import worker_of
+from pyprof.store.kinds import IS_KERNEL, ON_CPU, uses_tensor_cores
+from pyprof.views import models
 from pyprof.views.column_table import MOST_ROWS, Frame, from_rows
-from pyprof.views.filters import Condition, parse, text_test
-from pyprof.views.models import Cell
+from pyprof.views.filters import Condition, numbers_pass, parse, text_test
 from pyprof.views.problems import Trouble
+from pyprof.views.queries import PageQuery
+from pyprof.views.report_pages import columns_of
+from pyprof.views.text_masks import text_mask, texts_pass
 
 
 class EventColumn(NamedTuple):
-    """Column, the SQL expression behind it, and the dictionary of its text (table, text, number in event)."""
+    """Column, the SQL expression behind it, and the dictionary of its text (table, text, column of events)."""
 
     column: Column
     expression: str
@@ -91,96 +98,95 @@ COLUMNS = (
     EventColumn(
         Column("worker", "Worker", "", "Process that launched it.", str),
         "w.name",
-        ("worker", "name", "id >> 40"),
+        ("worker", "name", "id"),
     ),
 )
 _PART = 20_000  # events per part of a file
 _BY_KEY = {entry.column.key: entry for entry in COLUMNS}
 _PLACE = {entry.column.key: place for place, entry in enumerate(COLUMNS)}
-_NUMBERS = ("id", "start", "dur", "device", "stream", "flops", "bytes")  # columns of the event itself
-_TABLES = """from event e left join api a on a.id = e.api join operator p on p.id = e.operator
+_NUMBERS = {  # columns of the event itself
+    "id": "id", "start": "start_ns", "dur": "duration_ns", "device": "device", "stream": "stream", "flops": "flops",
+    "bytes": "bytes",
+}  # fmt: skip
+_SORTS = ("id", "start", "dur")
+_SELECT = f"""select {", ".join(entry.expression for entry in COLUMNS)}
+from event e left join api a on a.id = e.api join operator p on p.id = e.operator
 join kernel_name n on n.id = e.name left join geometry g on g.id = e.geometry join worker w on w.id = e.id >> 40"""
-SELECT = f"select {', '.join(entry.expression for entry in COLUMNS)} {_TABLES}"
-Values = dict[str, Any]
+Events = dict[str, Values]
 
 
-def within(source: Source, iteration: int | None = None, operator: int | None = None) -> tuple[str, Values]:
-    """Return a condition for the events launched in the aggregated iterations, or in one iteration of the cut."""
+class Test(NamedTuple):
+    """A test of events, and the columns that it reads."""
+
+    names: tuple[str, ...]
+    passes: Callable[[Events], Bools]
+
+
+def spans(source: Source, iteration: int | None = None) -> list[tuple[int, int]]:
+    """Return the ids, [first, last), of events launched in the aggregated iterations, or in one iteration of the cut,
+    by worker. Raises Trouble for an iteration that does not exist."""
     window = source.aggregation
     first, last = (window.first, window.last) if iteration is None else (iteration, iteration)
-    spans = source.store.rows(
+    rows = source.store.rows(
         """select min(first_event), max(last_event) from iteration
            where iteration_set = ? and number between ? and ? and (? is null or worker = ?)
            group by worker order by worker""",
         (window.iteration_set, first, last, source.worker, source.worker),
     )
-    if not spans:
-        if iteration is None:
-            return "0", {}
+    if not rows and iteration is not None:
         raise Trouble("parameter", f"No iteration {iteration} in this aggregation's cut.", "iteration")
-    values: Values = {}
-    parts = []
-    for number, (low, high) in enumerate(spans):
-        values |= {f"low{number}": low, f"high{number}": high}
-        parts.append(f"e.id >= :low{number} and e.id < :high{number}")
-    condition = f"({' or '.join(parts)})"
-    if operator is not None:
-        condition += " and e.operator = :operator"
-        values["operator"] = operator
-    return condition, values
-
-
-def count_of(source: Source, condition: str, values: Values) -> int:
-    """Return the number of events that fulfil a condition."""
-    return int(source.store.rows(f"select count(*) from event e where {condition}", values)[0][0])
-
-
-def known_count(source: Source, values: Values, operator: int | None) -> int:
-    """Return the number of events in a condition of `within`, without reading them; for an operator an upper bound."""
-    total = sum(values[f"high{number}"] - values[f"low{number}"] for number in range(len(values) // 2))
-    if operator is None:
-        return int(total)
-    window = source.aggregation
-    rows = source.store.rows(
-        "select coalesce(sum(calls), 0) from op_kernel_stat where aggregation = ? and operator = ?",
-        (window.id, operator),
-    )
-    return min(int(total), int(rows[0][0]))
+    return rows
 
 
 def small(source: Source, iteration: int | None, operator: int | None) -> bool:
     """Return whether a request covers few enough events to hold them in memory."""
-    if iteration is None and operator is None and not _few(source):
-        return False
-    return known_count(source, within(source, iteration, operator)[1], operator) <= MOST_ROWS
+    most = _count(source, iteration)
+    if operator is not None and most > MOST_ROWS:
+        query = "select coalesce(sum(calls), 0) from op_kernel_stat where aggregation = ? and operator = ?"
+        most = min(most, int(source.store.rows(query, (source.aggregation.id, operator))[0][0]))
+    return most <= MOST_ROWS
 
 
-def _few(source: Source) -> bool:
-    return known_count(source, within(source)[1], None) <= MOST_ROWS
+def _count(source: Source, iteration: int | None) -> int:
+    return sum(last - first for first, last in spans(source, iteration))
+
+
+def passing(
+    source: Source, iteration: int | None, tests: Sequence[Test], names: Sequence[str] = ("id",)
+) -> Events:
+    """Return columns of the events that pass, by id."""
+    read = list(dict.fromkeys([*names, *(name for test in tests for name in test.names)]))
+    parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in names}
+    for first, last in spans(source, iteration):
+        for events in source.store.parts("event", read, first, last):
+            inside = np.ones(len(events[names[0]].values), bool)
+            for test in tests:
+                inside &= test.passes(events)
+            for name in names:
+                parts[name].append(events[name].values[inside])
+    return {name: Values(np.concatenate(arrays)) for name, arrays in parts.items()}
 
 
 def table(source: Source, iteration: int | None, operator: int | None) -> Frame:
     """Return all events of an iteration, an operator, or a small recording."""
-    condition, values = within(source, iteration, operator)
-    rows = source.store.rows(f"{SELECT} where {condition} order by e.id", values)
-    return from_rows(decode(source, rows), [column.column for column in COLUMNS])
+    ids = passing(source, iteration, _tests(source, operator))["id"].values
+    return from_rows(_rows(source, ids), [column.column for column in COLUMNS])
 
 
-def one(source: Source, number: int) -> list[tuple[Column, Cell]]:
+def one(source: Source, number: int) -> list[tuple[Column, models.Cell]]:
     """Return an event with its columns."""
-    rows = decode(source, source.store.rows(f"{SELECT} where e.id = ?", (number,)))
-    return list(zip((column.column for column in COLUMNS), rows[0]))
+    (row,) = _rows(source, np.array([number]))
+    return list(zip((column.column for column in COLUMNS), row))
 
 
-def decode(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Replace codes in rows by their meaning."""
-    import numpy as np
-
-    from pyprof.facts.steps.dataframes import steps_of
-
-    if not rows:
-        return []
-    steps = steps_of(source.store, source.aggregation, np.array([row[0] for row in rows], np.int64))
+def _rows(source: Source, ids: Ints) -> list[list[Any]]:
+    """Return events in the order of their ids here, with codes replaced by their meaning."""
+    by_id: dict[int, tuple[Any, ...]] = {}
+    for first in range(0, len(ids), _PART):
+        numbers = ", ".join(map(str, ids[first : first + _PART].tolist()))
+        by_id |= {row[0]: row for row in source.store.rows(f"{_SELECT} where e.id in ({numbers})")}
+    rows = [by_id[number] for number in ids.tolist()]
+    steps = steps_of(source.store, source.aggregation, ids)
     kind, direction, iteration = _PLACE["kind"], _PLACE["direction"], _PLACE["iteration"]
     out = []
     for row, step in zip(rows, steps.to_numpy(dtype=object, na_value=None)):
@@ -195,90 +201,114 @@ def decode(source: Source, rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return out
 
 
-def filtered(
-    source: Source, search: str, filters: Sequence[str], dur: tuple[str, str] | None = None
-) -> tuple[str, Values]:
-    """Return filters as a condition on events: texts through their dictionaries. `dur`: for sums over blocks, the
-    columns that lower and upper bounds of durations apply to. Raises Trouble for filters that only a table in memory
-    supports."""
-    parts, values = ["1"], Values()
-    for number, condition in enumerate(parse(filters, [entry.column for entry in COLUMNS])):
-        parts.append(_sql(source, condition, number, values, dur))
+def page(
+    source: Source, iteration: int | None, operator: int | None, query: PageQuery, cursor: str | None
+) -> models.Launches:
+    """Return a page of many events. Raises Trouble for a column that they cannot be sorted by."""
+    key, sign = (query.sort or "id").removeprefix("-"), -1 if (query.sort or "").startswith("-") else 1
+    if key not in _SORTS:
+        raise Trouble(
+            "parameter",
+            f"sort {key}: more than {MOST_ROWS:,} events can only be sorted by id, start or dur.",
+            "sort",
+        )
+    tests = _tests(source, operator, query.search, query.filters)
+    events = passing(source, iteration, tests, tuple({"id", _NUMBERS[key]}))
+    ids, values = events["id"].values, sign * events[_NUMBERS[key]].values
+    total = filtered = len(ids)
+    if query.search.strip() or query.filters:
+        own = _tests(source, operator)
+        total = len(passing(source, iteration, own)["id"].values) if own else _count(source, iteration)
+    if cursor:
+        value, _, last = cursor.rpartition(".")
+        beyond = (values > sign * int(value)) | (values == sign * int(value)) & (ids > int(last))
+        ids, values = ids[beyond], values[beyond]
+    if len(ids) > query.limit:  # sort no more than the first ones, and those that equal the last of them
+        first = np.flatnonzero(values <= np.partition(values, query.limit)[query.limit])
+        ids, values = ids[first], values[first]
+    order = np.lexsort((ids, values))[: query.limit]
+    page_ids = ids[order]
+    return models.Launches(
+        columns=columns_of([entry.column for entry in COLUMNS]),
+        rows=_rows(source, page_ids),
+        ids=page_ids.tolist(),
+        offset=0,
+        next=f"{sign * values[order[-1]]}.{page_ids[-1]}" if len(ids) > query.limit else None,
+        paged=False,
+        total=total,
+        filtered=filtered,
+    )
+
+
+def parts(
+    source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
+) -> Iterator[pd.DataFrame]:
+    """Yield all events that pass, in the order of launches, in parts. Raises Trouble as `page` does."""
+    ids = passing(source, iteration, _tests(source, operator, search, filters))["id"].values
+    for first in range(0, max(len(ids), 1), _PART):
+        rows = _rows(source, ids[first : first + _PART])
+        frame = from_rows(rows, [column.column for column in COLUMNS])
+        yield frame.pandas(frame.select())
+
+
+def _tests(source: Source, operator: int | None, search: str = "", filters: Sequence[str] = ()) -> list[Test]:
+    """Return the tests of filters. Raises Trouble for those that only a table in memory supports."""
+    tests = [_test(source, one) for one in parse(filters, [entry.column for entry in COLUMNS])]
+    if operator is not None:
+        tests.append(Test(("operator",), lambda events: events["operator"].values == operator))
     if search.strip():
         test = text_test(search.strip().lstrip("="))
-        names = [_of_texts(source, _BY_KEY[key].dictionary, test) for key in ("kernel", "name", "type")]
-        parts.append(f"({' or '.join(names)})")
-    return " and ".join(f"({part})" for part in parts), values
-
-
-def _of_texts(source: Source, dictionary: tuple[str, str, str] | None, test: Any) -> str:
-    assert dictionary is not None
-    name, text, number = dictionary
-    numbers = [
-        str(row[0]) for row in source.store.rows(f"select id, {text} from {name}") if row[1] and test(row[1])
-    ]
-    return f"(e.{number} in ({', '.join(numbers)}))"  # our own numbers
-
-
-def _sql(
-    source: Source, condition: Condition, number: int, values: Values, dur: tuple[str, str] | None
-) -> str:
-    """Return a condition in SQL, with its parameters in `values`."""
-    key, entry = condition.key, _BY_KEY[condition.key]
-    most, least = (dur if key == "dur" else None) or (entry.expression, entry.expression)
-    if entry.dictionary is not None or key == "kind":
-        test = condition.text or (lambda text: True)
-        if entry.dictionary is not None:
-            hits = _of_texts(source, entry.dictionary, test)
-        else:
-            hits = f"e.kind in ({', '.join(str(code) for code, name in enumerate(KINDS) if test(name))})"
-        return f"not {hits}" if condition.known is False else hits
-    if condition.known is not None and key in (*_NUMBERS, "uses_tc"):
-        return f"({least}) is {'not ' if condition.known else ''}null"
-    if condition.truth is not None:  # the only such column is uses_tc
-        uses_tc = uses_tensor_cores("e")
-        return (
-            uses_tc
-            if condition.truth
-            else f"not ({uses_tc}) and e.{ON_GPU} and (not e.{IS_KERNEL} or e.tc is not null)"
+        kernel, name, type_ = (
+            text_mask(source.store, f"select id, {column} from {table}", test)
+            for table, column in (("kernel_name", "name"), ("operator", "name"), ("operator", "type"))
         )
+        tests.append(
+            Test(
+                ("name", "operator"),
+                lambda events: kernel[events["name"].values] | (name | type_)[events["operator"].values],
+            )
+        )
+    return tests
+
+
+def _test(source: Source, condition: Condition) -> Test:
+    key, dictionary = condition.key, _BY_KEY[condition.key].dictionary
+    if dictionary is not None:
+        table, text, column = dictionary
+        mask = texts_pass(source.store, table, text, condition)
+        if table == "worker":
+            return Test((column,), lambda events: mask[worker_of(events[column].values)])
+        return Test((column,), lambda events: mask[events[column].values])
+    if key == "kind":
+        kinds = [
+            code
+            for code, name in enumerate(KINDS)
+            if condition.known or (condition.text and condition.text(name))
+        ]
+        return Test(("kind",), lambda events: np.isin(events["kind"].values, kinds))
+    if key == "uses_tc":
+        return Test(("kind", "tc"), lambda events: _uses_tc(condition, events["kind"].values, events["tc"]))
     if key not in _NUMBERS:
         raise Trouble(
             "parameter",
             f"filter {key}: for more than {MOST_ROWS:,} events, select an iteration or an operator first.",
             "filter",
         )
-    if condition.bounds is None:
-        assert condition.digits is not None
-        values[f"digits{number}"] = condition.digits
-        if most != least:  # of a sum over a block: its events are not known
-            return "1"
-        return f"instr(cast({least} as text), :digits{number}) > 0"
-    low, high, low_included, high_included = condition.bounds
-    parts = []
-    if low > float("-inf"):
-        values[f"from{number}"] = low
-        parts.append(f"{most} {'>=' if low_included else '>'} :from{number}")
-    if high < float("inf"):
-        values[f"to{number}"] = high
-        parts.append(f"{least} {'<=' if high_included else '<'} :to{number}")
-    return " and ".join(parts)
+    column = _NUMBERS[key]
+    return Test((column,), lambda events: _number_passes(condition, events[column]))
 
 
-def parts(
-    source: Source, iteration: int | None, operator: int | None, search: str, filters: Sequence[str]
-) -> Iterator[pd.DataFrame]:
-    """Yield all events that pass, in the order of launches, in parts. Raises Trouble as `event_index.page` does."""
-    condition, values = within(source, iteration, operator)
-    extra, parameters = filtered(source, search, filters)
-    columns, last = [column.column for column in COLUMNS], -1
-    while True:
-        rows = source.store.rows(
-            f"{SELECT} where {condition} and {extra} and e.id > :last order by e.id limit {_PART}",
-            values | parameters | {"last": last},
-        )
-        frame = from_rows(decode(source, rows), columns)
-        yield frame.pandas(frame.select())
-        if len(rows) < _PART:
-            return
-        last = rows[-1][0]
+def _uses_tc(condition: Condition, kind: Ints, tc: Values) -> Bools:
+    kernel = np.isin(kind, KERNELS)
+    known: Bools = (kind != OPERATOR) & (~kernel | tc.mask())
+    uses: Bools = kernel & tc.mask() & (tc.values == 1)
+    if condition.known is not None:
+        return known if condition.known else ~known
+    return uses if condition.truth else known & ~uses
+
+
+def _number_passes(condition: Condition, column: Values) -> Bools:
+    present = column.mask()
+    out = np.full(len(present), condition.known is False)
+    out[present] = numbers_pass(condition, column.values[present])
+    return out

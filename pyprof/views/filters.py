@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of tables: KEY:CONDITION, parsed once, then applied to columns in memory or written as SQL.
+"""Filters of tables: KEY:CONDITION, parsed once, then applied to columns.
 
 Numbers: `>5ms`, `<= 2.5KB`, `10..20us`, `=7`; digits only are searched in the number as written. Units are those of
 the column: ns us ms s, B KB MB GB KiB MiB GiB, %. Booleans: 1 or 0. Texts: a case-insensitive substring; `=TEXT` is
@@ -12,6 +12,9 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from pyprof.core.model import Bools, Ints
 from pyprof.reports import Column
 from pyprof.views.problems import Trouble
 
@@ -169,3 +172,18 @@ def _amount(text: str, unit: str, suffix: str = "") -> tuple[float, str]:
         )
     number = match[1].replace(",", "").replace("_", "")
     return float(number) * (factors[written_unit.lower()] if written_unit else 1), written_unit
+
+
+def numbers_pass(condition: Condition, values: Ints) -> Bools:
+    """Return which numbers pass a condition; all of them are known."""
+    if condition.known is not None:
+        return np.full(len(values), condition.known)
+    if condition.bounds is None:
+        assert condition.digits is not None
+        digits = digits_of(condition.digits)
+        return np.array([digits in str(value) for value in values.tolist()], bool)
+    low, high, low_included, high_included = condition.bounds
+    above = values >= low if low_included else values > low
+    below = values <= high if high_included else values < high
+    out: Bools = above & below
+    return out

@@ -10,7 +10,7 @@ from pyprof.metrics import FIGURES, PART_HEADINGS, PARTS
 from pyprof.reports import Column
 from pyprof.store.kinds import COMPUTES, MOVES_MEMORY, uses_tensor_cores
 from pyprof.views.column_table import Frame, from_rows
-from pyprof.views.events import within
+from pyprof.views.events import spans
 
 _LENGTH = "Length of the iteration."
 _PART_TEXTS = {
@@ -162,16 +162,15 @@ ITERATION_OPERATORS = (
 
 def iteration_operators(source: Source, number: int) -> Frame:
     """Return operators with events launched in an iteration; their counts add up to those of the iteration."""
-    condition, values = within(source, number)
+    inside = " or ".join(f"id >= {first} and id < {last}" for first, last in spans(source, number))
     rows = source.store.rows(
         f"""select p.name, case p.direction when 0 then 'fprop' when 1 then 'bprop' end, p.type, e.calls, e.kernels,
                    e.copies, e.tc_kernels, e.gpu, e.tc, p.dtype, nullif(k.frames, ''), p.op_id, p.id
             from (select operator, count(distinct op) as calls, sum({COMPUTES}) as kernels,
                          sum({MOVES_MEMORY}) as copies, sum({uses_tensor_cores()}) as tc_kernels,
                          sum(duration_ns) as gpu, sum(case when {uses_tensor_cores()} then duration_ns else 0 end) as tc
-                  from event e where {condition} group by operator) e
-            join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id""",
-        values,
+                  from event where {inside} group by operator) e
+            join operator p on p.id = e.operator left join stack k on k.id = p.stack order by e.gpu desc, p.id"""
     )
     if not source.gpu:
         rows = [(*row[:5], None, row[6], None, *row[8:]) for row in rows]

@@ -16,9 +16,8 @@ import pyprof
 from pyprof.core.errors import UsageError
 from pyprof.facts.steps.aggregation import Aggregation, aggregate
 from pyprof.profiles import Profile
-from pyprof.store import blocks
+from pyprof.store import packed
 from pyprof.store.files import MAJOR, MINOR, Store
-from pyprof.store.write import columns
 from tests import build
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
@@ -126,13 +125,9 @@ def random_run(rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_sums_over_blocks_are_sums_over_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """Any range of iterations, with blocks of two ids, two of which are added up at once: what SQL adds up over the
-    rows."""
-    monkeypatch.setattr(blocks, "SHIFT", 1)
-    monkeypatch.setattr(columns, "_SUMMED", 4)
+def test_statistics_are_sums_over_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Any range of iterations, four rows at a time: what SQL adds up."""
+    monkeypatch.setattr(packed, "MOST_ROWS", 4)
     rng = random.Random(seed)
     path = build.write_nsys(tmp_path / "net.sqlite", build.recording(random_run(rng)))
     prof = pyprof.load(path)

@@ -215,8 +215,8 @@ def test_every_table_is_combined_by_intent() -> None:
     known = {
         "worker", "thread", "device", "stack", "source", "string", "operator", "op", "api", "kernel_name", "geometry",
         "verdict", "site", "event", "range", "replayed", "memory", "collective", "io", "dataloader", "loader_batch",
-        "step", "pause", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation", "op_block",
-        "op_stat", "event_block", "op_kernel_stat", "launch", "moment", "moment_operator",
+        "step", "pause", "iteration_set", "iteration", "iteration_part", "iteration_device", "aggregation",
+        "op_stat", "op_kernel_stat", "launch", "moment", "moment_operator",
     }  # fmt: skip
     assert files.schema().keys() == derived | known
     assert files.schema(of_summary=True).keys() == derived | known | {"recording"}

@@ -77,7 +77,7 @@ def test_a_replay_is_an_event(tmp_path: Path, graph: int | None, name: str):
 def test_everything_answers_and_the_device_is_busy(tmp_path: Path):
     prof = profiles.load(replays(tmp_path / "t.sqlite", LENGTHS))
     answers.all_of(prof, tmp_path)
-    busy, calls = prof.database.rows("select sum(gpu_ns), sum(calls) from event_block")[0]
+    busy, calls = prof.database.rows("select sum(duration_ns), count(*) from event")[0]
     assert (busy, calls) == (1_530 * US, 6)
     kernels = prof.report("kernel")
     assert dict(zip(kernels["kernel"], kernels["kind"])) == {"graph 6": "graph", "after": "kernel"}
@@ -87,7 +87,7 @@ def test_everything_answers_and_the_device_is_busy(tmp_path: Path):
 def test_a_file_with_replays_only(tmp_path: Path):
     """The second replay begins 850 us after the first has ended: 800 + 500 + 200 us of work."""
     prof = profiles.load(replays(tmp_path / "t.sqlite", LENGTHS, kernels=False))
-    assert prof.database.rows("select sum(gpu_ns) from event_block") == [(1_500 * US,)]
+    assert prof.database.rows("select sum(duration_ns) from event") == [(1_500 * US,)]
     assert "GPU busy" in str(prof.overview)
     coverage = prof.coverage
     assert set(coverage.loc[coverage["line"] == "operator", "part"]) == {"unknown"}

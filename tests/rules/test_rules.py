@@ -221,13 +221,8 @@ def loading(wait: int, overlapped: bool = False, waits: bool = True, **meta: str
     for t in made.each():
         if waits:
             made.wait(t, wait)
-        made.kernel(
-            GEMM,
-            t if overlapped else t + 300_000,
-            300_000,
-            made.op("linear", t + 200_000, t + 201_000),
-            launch=t,
-        )
+        begin = t if overlapped else t + wait  # until the next step
+        made.kernel(GEMM, begin, t + 1_000_000 - begin, made.op("linear", begin, begin + 1_000), launch=begin)
     return made
 
 

@@ -124,7 +124,7 @@ def version(path, major, minor):
 
 
 @pytest.mark.parametrize(
-    ("major", "minor", "type_"), [(0, 9, "older"), (1, 5, "older"), (2, 4, "newer"), (3, 0, "newer")]
+    ("major", "minor", "type_"), [(0, 9, "older"), (1, 5, "older"), (2, 5, "newer"), (3, 0, "newer")]
 )
 def test_other_schemas(copied, major, minor, type_):
     path = copied()
@@ -133,7 +133,7 @@ def test_other_schemas(copied, major, minor, type_):
         found = client.json("/api/profile", 409)
         assert found["type"] == type_
         assert f"{major}.{minor}" in found["detail"]
-        assert "2.3" in found["detail"]
+        assert "2.4" in found["detail"]
 
 
 def test_a_database_of_an_older_schema_is_converted_into_the_cache(tmp_path):

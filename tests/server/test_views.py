@@ -53,10 +53,8 @@ def test_profile(client, made, prof):
         STEPS,
         "marks",
     )
-    assert found["counts"]["gpu_events"] == 5 * STEPS
-    assert found["counts"]["executions"] >= 3 * STEPS
     assert found["counts"]["memory_events"] == 0
-    assert found["schema_version"] == found["reads_schema"] == "2.3"
+    assert found["schema_version"] == found["reads_schema"] == "2.4"
     assert (
         found["facts"]["schema_major" if "schema_major" in found["facts"] else "t0"]
         == prof.database.meta["t0"]
@@ -251,11 +249,6 @@ def test_events_of_a_small_recording_are_a_table(client, prof):
     found = client.json("/api/launches", iteration=2, sort="-dur")
     assert found["paged"]
     assert found["total"] == 5
-    assert client.json("/api/launches/count", iteration=2) == {"total": 5, "filtered": 5}
-    assert client.json("/api/launches/count", filter="kernel:volta") == {
-        "total": 5 * STEPS,
-        "filtered": 2 * STEPS,
-    }
 
 
 @pytest.fixture
@@ -294,19 +287,13 @@ def test_many_events_follow_a_cursor(made, many, sort):
         assert sorted(row["dur"] for row in rows) == DURATIONS
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", [1, 4])
-def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
-    """Blocks of 2 and 16 events; of all, and of a part of the iterations, whose ends are within blocks."""
+def test_the_longest_of_many_events(tmp_path, many, monkeypatch):
+    """Of all iterations, and of a part of them; 16 events are read at a time."""
     from pyprof.facts.steps.aggregation import aggregate
-    from pyprof.store import blocks
+    from pyprof.store import packed
     from pyprof.store.files import Store
-    from pyprof.views import event_index as module
 
-    monkeypatch.setattr(blocks, "SHIFT", size)
-    looked = []
-    real = module.nearest_spans
-    monkeypatch.setattr(module, "nearest_spans", lambda *asked: looked.append(found := real(*asked)) or found)
+    monkeypatch.setattr(packed, "MOST_ROWS", 16)
     path = tmp_path / "net_dldb.sqlite"
     profiles.load(write_capture(tmp_path / "net.sqlite", steps(40))).save(path)
     with Store(path) as store:
@@ -335,12 +322,9 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
                 ("-id", lambda one: -one[1]),
             ):  # fmt: skip
                 for filters, kept in few:
-                    rows = pages(client, sort=sort, filter=filters, aggregation=aggregation)
+                    rows = pages(client, sort=sort, filter=filters, aggregation=aggregation, limit=60)
                     wanted = sorted((one for one in inside if kept(one[0], one[1] % 5)), key=key)
                     assert [row["id"] for row in rows] == [place for _, place in wanted], (sort, filters)
-                count = client.json("/api/launches/count", filter=filters, aggregation=aggregation)
-                assert count == {"total": len(inside), "filtered": len(wanted)}
-    assert any(looked)
 
 
 # The conditions of test_reports.test_filters, by the dictionary and in SQL.
@@ -356,9 +340,8 @@ def test_the_longest_of_many_events(tmp_path, many, monkeypatch, size):
 def test_filters_of_many_events(made, many, filters, search, count):
     with serving(made) as client:
         assert len(pages(client, filter=filters, search=search)) == count
-        assert client.json("/api/launches/count", filter=filters, search=search) == {
-            "total": 5 * STEPS, "filtered": count
-        }  # fmt: skip
+        found = client.json("/api/launches", filter=filters, search=search)
+        assert (found["total"], found["filtered"]) == (5 * STEPS, count)
 
 
 def test_many_events_refuse_other_orders(made, many):

@@ -19,7 +19,6 @@ export type Total = Schemas["Total"];
 export type Node = Schemas["Node"];
 export type Tree = Schemas["Tree"];
 export type Launches = Schemas["Launches"];
-export type Count = Schemas["Count"];
 export type Cell = boolean | number | string | null;
 export type Overview = Schemas["Overview"];
 export type Breakdown = Schemas["Breakdown"];

@@ -1,13 +1,13 @@
 // What a table shows: where its rows come from, in the one form that all have.
 import type { Cell, Column, Query, Total } from "../api/client";
 
-/** A page of rows. `next` is a cursor where pages have no numbers; counts that come later are null. */
+/** A page of rows. `next` is a cursor where pages have no numbers. */
 export interface Page {
   columns: Column[];
   rows: Cell[][];
   ids: (number | string)[];
-  total: number | null;
-  filtered: number | null;
+  total: number;
+  filtered: number;
   next?: string | null;
   paged?: boolean;
   note?: string | null;
@@ -29,8 +29,6 @@ export interface Source {
   pick?: (answer: never) => Page;
   /** Path of the exports; none without. */
   exports?: string;
-  /** Path of the counts that the page leaves out. */
-  counts?: string;
   /** Without filters, sort or search: too many rows, or none of it means anything. */
   plain?: boolean;
   /** A plain table that can be searched all the same. */

@@ -17,7 +17,6 @@ from pyprof.facts.device.timeline import Activity
 from pyprof.parse.paths import is_step
 from pyprof.parse.tracejson.stacks import Stacks
 from pyprof.store import reads
-from pyprof.store.blocks import SHIFT
 from pyprof.store.files import Store
 from pyprof.store.ids import first_id
 from pyprof.store.kinds import OPERATOR_EVENT, PYTHON_FUNCTION
@@ -223,25 +222,13 @@ class HostWork:
 def read_executions(activity: Activity) -> Iterator[Part]:
     """Yield the executions of operators in parts, by start: the columns of `Spans`."""
     counted = activity.store.rows("select id from operator where unassociated = 0")
-    names = ("thread", "operator", "start_ns", "end_ns")
+    names = ("thread", "operator", "start_ns", "end_ns", "cpu_ns")
     yield dict.fromkeys(Spans._fields, np.empty(0, np.int64))
-    for columns in activity.parts("op", names if _all_timed(activity) else (*names, "cpu_ns")):
-        mask = np.isin(columns["operator"].values, [number for (number,) in counted])
-        if "cpu_ns" in columns:
-            mask &= columns["cpu_ns"].mask()
-        thread, operator, start, end = (columns[name].values for name in names)
-        yield Spans(thread, operator, start, end - start).take(mask)._asdict()
-
-
-def _all_timed(activity: Activity) -> bool:
-    """Return whether the time on the CPU is known of all executions of operators. Reading it from the table takes ten
-    times as long as all else."""
-    low, high = (first_id(worker) >> SHIFT for worker in (activity.worker, activity.worker + 1))
-    return not activity.store.rows(
-        """select 1 from op_block b join operator o on o.id = b.operator
-           where b.block >= ? and b.block < ? and b.calls > b.timed and o.unassociated = 0 limit 1""",
-        (low, high),
-    )
+    for columns in activity.parts("op", names):
+        thread, operator, start, end, cpu = (columns[name] for name in names)
+        mask = np.isin(operator.values, [number for (number,) in counted]) & cpu.mask()
+        length = end.values - start.values
+        yield Spans(thread.values, operator.values, start.values, length).take(mask)._asdict()
 
 
 def read_ranges(activity: Activity) -> Iterator[Part]:

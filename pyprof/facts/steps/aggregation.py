@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aggregation: the iterations of a cut, and the sums over a range of them.
 
-A new cut costs one pass over all events. A range of iterations of an existing cut costs only its blocks (`blocks`).
 Everything is computed first and then written in one transaction.
 """
 
@@ -9,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from pyprof.core import inputs
 from pyprof.core.api_names import API_KINDS
@@ -27,7 +28,7 @@ from pyprof.facts.steps import iteration_cuts
 from pyprof.facts.steps.device_bounds import Bounds, Work, bounds
 from pyprof.facts.steps.iteration_cuts import Iterations
 from pyprof.facts.steps.steady_state import write_steady
-from pyprof.store import blocks
+from pyprof.facts.steps.sums import EVENTS, OPS, between
 from pyprof.store.files import Store
 from pyprof.store.ids import NUMBER_MASK, first_id
 from pyprof.store.moments import BEFORE
@@ -88,7 +89,7 @@ def aggregate(
         if (existing.iteration_set, existing.first, existing.last) == (number, first, last):
             return existing
     rows = tables["iteration"] if tables else _iterations(store, number)
-    sums = _sums(store, rows, first, last, progress)
+    sums = list(_sums(store, rows, first, last, progress))
     progress(0.95)
     with store.writing() as connection:
         if tables:
@@ -109,21 +110,11 @@ def aggregate(
             'insert into aggregation (iteration_set, "first", "last", created) values (?, ?, ?, ?)',
             (number, first, last, created),
         ).lastrowid
-        for name, columns in sums.items():
-            width = len(columns) + 1
+        for name, worker, columns in sums:
             connection.executemany(
-                f"insert into {name} values ({','.join('?' * width)})",
-                zip([identity] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
+                f"insert into {name} values ({','.join('?' * (columns.num_columns + 2))})",
+                zip(repeat(identity), repeat(worker), *(column.to_pylist() for column in columns.columns)),
             )
-        connection.execute(
-            "update op_kernel_stat set api_min_ns = null, api_max_ns = null where launched = 0 and aggregation = ?",
-            (identity,),
-        )
-        connection.execute(
-            """update op_stat set cpu_min_ns = null, cpu_max_ns = null, overhead_min_ns = null, overhead_max_ns = null
-               where timed = 0 and aggregation = ?""",
-            (identity,),
-        )
     progress(1.0)
     return Aggregation(int(identity or 0), number, first, last, cut.method, cut.key, cut.note)
 
@@ -376,29 +367,17 @@ class _Worker:
 
 def _sums(
     store: Store, iterations: dict[str, Ints], first: int, last: int, progress: Progress
-) -> dict[str, dict[str, Ints]]:
-    """Return the rows of op_stat and op_kernel_stat."""
-    out: dict[str, list[dict[str, Ints]]] = {"op_stat": [], "op_kernel_stat": []}
+) -> Iterator[tuple[str, int, pa.Table]]:
+    """Yield the rows of op_stat and op_kernel_stat by worker."""
     workers = np.unique(iterations["worker"]).tolist()
+    inside = (iterations["number"] >= first) & (iterations["number"] <= last)
     for done, worker in enumerate(workers):
-        mask = (
-            (iterations["worker"] == worker)
-            & (iterations["number"] >= first)
-            & (iterations["number"] <= last)
-        )
-        if not mask.any():
-            continue
-        for table, shape, low, high in (
-            ("op_stat", blocks.OPS, "first_op", "last_op"),
-            ("op_kernel_stat", blocks.EVENTS, "first_event", "last_event"),
-        ):
-            keys, sums = blocks.between(
-                store, shape, int(iterations[low][mask].min()), int(iterations[high][mask].max())
-            )
-            rows = {"worker": np.full(len(keys[0]), worker), **dict(zip(shape.keys, keys)), **sums}
-            out[table].append({name: rows[name] for name in ("worker", *shape.keys, *shape.columns)})
+        own = inside & (iterations["worker"] == worker)
+        if own.any():
+            for table, shape in (("op_stat", OPS), ("op_kernel_stat", EVENTS)):
+                low, high = (iterations[f"{end}_{shape.table}"][own] for end in ("first", "last"))
+                yield table, worker, between(store, shape, int(low.min()), int(high.max()))
         progress(0.7 + (done + 1) / len(workers) * 0.2)
-    return {table: _concatenate(rows) for table, rows in out.items() if rows}
 
 
 def frame(store: Store, query: str, parameters: tuple[object, ...] = ()) -> pd.DataFrame:

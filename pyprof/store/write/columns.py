@@ -46,11 +46,11 @@ def ids(worker: Ints) -> Ints:
     return out
 
 
-_PIECE = 1 << 20  # rows: whole blocks
+_PIECE = 1 << 20  # rows
 
 
 def pieces(worker: Ints) -> Iterator[slice]:
-    """Yield slices of rows that are ordered by worker, each of one worker, that begin where a block of ids begins.
+    """Yield slices of rows that are ordered by worker, each of one worker.
 
     >>> list(pieces(np.array([0, 0, 1])))
     [slice(0, 2, None), slice(2, 3, None)]
@@ -58,18 +58,6 @@ def pieces(worker: Ints) -> Iterator[slice]:
     for number in np.unique(worker).tolist():
         first, last = np.searchsorted(worker, [number, number + 1]).tolist()
         yield from (slice(low, min(low + _PIECE, last)) for low in range(first, last, _PIECE))
-
-
-_SUMMED = 1 << 18  # rows of a piece that are added up at once: whole blocks
-
-
-def summed(size: int) -> Iterator[slice]:
-    """Yield slices of the rows of a piece, each of whole blocks.
-
-    >>> [(part.start, part.stop) for part in summed(300_000)]
-    [(0, 262144), (262144, 300000)]
-    """
-    yield from (slice(low, min(low + _SUMMED, size)) for low in range(0, size, _SUMMED))
 
 
 def plain(column: Column) -> Ints:

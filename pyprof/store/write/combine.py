@@ -25,13 +25,12 @@ from pyprof.store.write.operators import OUTSIDE, sibling
 from pyprof.store.write.parts import Part
 
 _ROWS = 1 << 16  # of a piece; smaller ones wait for more, since each is written with a connection of its own
-_BLOCK_SHIFT = WORKER_SHIFT - 16
 _TIMES = (
     "start_ns",
     "end_ns",
     "time_ns",
 )  # how names of columns end that are times; others with _ns are lengths
-# Columns that hold ids of rows of a worker, by their tables; a block is the upper bits of one.
+# Columns that hold ids of rows of a worker, by their tables.
 _IDS = {
     "op": ("id", "forward"), "api": ("id", "op"), "event": ("id", "op", "api"), "range": ("id",), "memory": ("id",),
     "collective": ("event",), "launch": ("event",), "replayed": ("event", "range"),
@@ -41,8 +40,8 @@ _IDS = {
 _SUMS = {"operator": "operator", "name": "kernel_name", "verdict": "verdict"}
 _NUMBERS: dict[str, dict[str, str]] = {
     "range": {"text": "string", "args": "string", "stack": "stack"}, "api": {"name": "string"},
-    "io": {"name": "string"}, "event": {**_SUMS, "site": "site", "geometry": "geometry"}, "event_block": _SUMS,
-    "op": {"operator": "operator"}, "op_block": {"operator": "operator"}, "op_stat": {"operator": "operator"},
+    "io": {"name": "string"}, "event": {**_SUMS, "site": "site", "geometry": "geometry"},
+    "op": {"operator": "operator"}, "op_stat": {"operator": "operator"},
     "op_kernel_stat": _SUMS, "site": {"stack": "stack"}, "operator": {"stack": "stack"},
     "moment_operator": {"operator": "operator"},
 }  # fmt: skip
@@ -155,8 +154,6 @@ class _Move:
         offset = 0
         if name in _IDS.get(table, ()):
             offset = self._worker << WORKER_SHIFT
-        elif name == "block":
-            offset = self._worker << _BLOCK_SHIFT
         elif name == "worker" or (table, name) == ("worker", "id"):
             offset = self._worker
         elif name == "thread" or (table, name) == ("thread", "id"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU events (or operator events of the CPU) by worker and launch, in pieces: the table `event` and its blocks."""
+"""GPU events (or operator events of the CPU) by worker and launch, in pieces: the table `event`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from pyprof.core import intervals
 from pyprof.core.model import OPERATOR, Collective, Column, Ints, Rows
 from pyprof.costs.attribution.attribute import TC_UNKNOWN, Costs
 from pyprof.parse.rows import Linked
-from pyprof.store import blocks
 from pyprof.store.write import collectives, dimensions
-from pyprof.store.write.columns import WORKER_SHIFT, pieces, plain, summed, table, take
+from pyprof.store.write.columns import WORKER_SHIFT, pieces, plain, table, take
 from pyprof.store.write.executions import Executions, launch_times
 from pyprof.store.write.peaks import Peaks
 
@@ -65,16 +64,6 @@ def tables(
                 "collective",
                 collectives.table(described, index[collective_places], identity[collective_places]),
             )
-        launched = rows.launch_start.mask()[index] & ~cpu[index]
-        length = rows.launch_end.values[index] - rows.launch_start.values[index]
-        parts["launch_duration_ns"] = Column(length, launched)
-        for part in summed(len(identity)):
-            by: dict[str, Any] = {name: take(column, part) for name, column in parts.items()}
-            of_events = blocks.of_events(by)
-            by["tc"] = tc[part]  # unknown is a key of its own
-            keys = [identity[part] >> blocks.SHIFT, *(by[name] for name in blocks.EVENTS.keys)]
-            key_columns, sums = blocks.reduce(keys, of_events, blocks.EVENTS)
-            yield "event_block", table(**dict(zip(("block", *blocks.EVENTS.keys), key_columns)), **sums)
     yield "geometry", shapes
     yield "verdict", peaks.verdicts()
 

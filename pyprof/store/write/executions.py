@@ -20,7 +20,6 @@ from pyprof.core.api_names import api_kind, without_version
 from pyprof.core.model import KERNELS, OPERATOR, Bools, Column, Ints, Launches, Rows, Strings
 from pyprof.parse.instances import Instances
 from pyprof.parse.rows import Linked
-from pyprof.store import blocks
 from pyprof.store.moments import BEFORE
 from pyprof.store.write import columns
 from pyprof.store.write.columns import NONE, WORKER_SHIFT, ids, pieces, plain, table
@@ -164,8 +163,8 @@ class Executions:
         out[self._order] = np.array(numbers or [0], np.int32)[code]
         return out
 
-    def tables(self, rows: Rows, uses_tc: Bools) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the tables `op` and `op_block` in pieces. `uses_tc`: rows that used tensor cores."""
+    def tables(self, rows: Rows, uses_tc: Bools) -> Iterator[pa.Table]:
+        """Yield the table `op` in pieces. `uses_tc`: rows that used tensor cores."""
         order, n, instance_count = self._order, len(self), len(self._instances)
         forward = np.r_[self._instances.forward, np.full(n - instance_count, NONE)]
         seq, has_seq = np.zeros(n, np.int64), np.zeros(n, bool)
@@ -181,15 +180,8 @@ class Executions:
         }  # fmt: skip
         for piece in pieces(self.worker[order]):
             index = order[piece]
-            piece_parts: dict[str, Any] = {key: columns.take(part, index) for key, part in parts.items()}
-            identity = self.id[index]
-            yield "op", table(id=identity, **piece_parts)
-            for part in columns.summed(len(identity)):
-                by: dict[str, Any] = {key: columns.take(column, part) for key, column in piece_parts.items()}
-                keys, sums = blocks.reduce(
-                    [identity[part] >> blocks.SHIFT, by["operator"]], blocks.of_ops(by), blocks.OPS
-                )
-                yield "op_block", table(block=keys[0], operator=keys[1], **sums)
+            own: dict[str, Any] = {key: columns.take(part, index) for key, part in parts.items()}
+            yield table(id=self.id[index], **own)
 
     def _on_device(self, rows: Rows, uses_tc: Bools) -> dict[str, Ints]:
         """Return the columns of `op` about devices, as schema.sql describes them, per execution; times in ns."""

@@ -63,7 +63,8 @@ def tables(trace: Trace, on_gpu: bool = False) -> Iterator[tuple[str, pa.Table]]
     for table in calls.tables(trace.strings, executions.id[executions.of_call]):
         yield "api", table
     costs = View(rows).costs
-    yield from executions.tables(rows, costs.tensor_cores == USED)
+    for table in executions.tables(rows, costs.tensor_cores == USED):
+        yield "op", table
     row_worker = workers[row_process]
     yield from _dimension_tables(trace, rows, executions, row_worker, workers, stacks)
     peaks = Peaks(rows, costs, *_hardware(trace, row_process))

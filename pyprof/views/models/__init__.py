@@ -57,7 +57,6 @@ from pyprof.views.models.served import (
 from pyprof.views.models.tables import (
     Bars,
     Column,
-    Count,
     Iterations,
     KeyOperator,
     KeyOperators,
@@ -120,7 +119,6 @@ __all__ = [
     "Column",
     "ColumnKind",
     "Compare",
-    "Count",
     "Counter",
     "CounterValues",
     "Counters",

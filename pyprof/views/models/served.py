@@ -76,9 +76,7 @@ class Run(Model):
 class Counts(Model):
     """Counts of recorded items, for views that have nothing to show."""
 
-    gpu_events: int = Field(description="Kernels, copies and sets; 0 if operator events take their place.")
     operators: int
-    executions: int
     iterations: int
     devices_used: int
     memory_events: int

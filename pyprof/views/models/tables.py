@@ -109,9 +109,9 @@ class Tree(Model):
 
 
 class Launches(Model):
-    """A page of GPU events. `next`: cursor of the next page, null on the last. `total` and `filtered` are null if
-    counting would take too long: /api/launches/count has them. `offset` applies if `paged` is true (iterations or
-    operators with at most 100,000 events): then any column can be sorted and pages have numbers."""
+    """A page of GPU events. `next`: cursor of the next page, null on the last. `offset` applies if
+    `paged` is true (iterations or operators with at most 100,000 events): then any column can be sorted and pages have
+    numbers."""
 
     columns: list[Column]
     rows: list[list[Cell]]
@@ -119,15 +119,8 @@ class Launches(Model):
     offset: int
     next: str | None
     paged: bool
-    total: int | None
-    filtered: int | None
-
-
-class Count(Model):
-    """Number of all events and of the filtered ones; null if time was up."""
-
-    total: int | None
-    filtered: int | None
+    total: int
+    filtered: int
 
 
 class Iterations(Model):
