@@ -19,9 +19,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
-VERSION = re.search(
-    r'^__version__ = "(.+)"$', (HERE / "pyprof/__init__.py").read_text(encoding="utf-8"), re.M
-)[1]
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "pyprof/__init__.py").read_text(encoding="utf-8"), re.M)[1]
 # Debug information would name the folder in which the wheel is built: the same source gives the same bytes.
 FLAGS = [] if os.name == "nt" else ["-g0"]
 VIEWER = ["fastapi>=0.110", "uvicorn>=0.23", "XlsxWriter>=3.0.1", "fpdf2>=2.7.5"]

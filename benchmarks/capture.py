@@ -130,9 +130,7 @@ def shapes_and_stacks() -> Any:
 
 
 def stack_text() -> str:
-    return str(
-        {"traceMarker": [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_stack()[:-2]]}
-    )
+    return str({"traceMarker": [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_stack()[:-2]]})
 
 
 def argument_text(mod: str, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -142,9 +140,7 @@ def argument_text(mod: str, op: str, args: tuple[Any, ...], kwargs: dict[str, An
         if isinstance(value, torch.Tensor):
             dtype = str(value.dtype).split(".")[-1]
             records.append({"name": name, "type": "tensor", "shape": tuple(value.size()), "dtype": dtype})
-        elif isinstance(value, (list, tuple)) and any(
-            isinstance(item, (torch.Tensor, list)) for item in value
-        ):
+        elif isinstance(value, (list, tuple)) and any(isinstance(item, (torch.Tensor, list)) for item in value):
             for item in value:
                 add("", item)
         elif isinstance(value, (bool, int, float, str, list, tuple)):
@@ -456,9 +452,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    print(
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}, one thread"
-    )
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}, one thread")
     print(start_up(min(arguments.rounds, 5)), flush=True)
     print(worker_cost(arguments.rounds), flush=True)
     for name, work in works(arguments.scale).items():

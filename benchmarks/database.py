@@ -180,9 +180,7 @@ def mark(what: str, value: float, aim: float, unit: str) -> None:
 
 def sizes_of(database: Path, kernels: int) -> None:
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
-        rows = connection.execute(
-            "select name, sum(pgsize) from dbstat group by 1 order by 2 desc"
-        ).fetchall()
+        rows = connection.execute("select name, sum(pgsize) from dbstat group by 1 order by 2 desc").fetchall()
     mark(f"  {'bytes per kernel':44}", database.stat().st_size / kernels, PER_KERNEL, "")
     for name, size in rows[:8]:
         print(f"    {name:42}{size / kernels:10.1f}")
@@ -216,9 +214,7 @@ STEPS = {"make": make, "again": again, "range": range_, "views": views}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="100000,1000000", help="kernels, comma-separated")
     parser.add_argument("--folder", type=Path, help="for the generated files; default: a temporary one")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)

@@ -44,9 +44,7 @@ class Rank:
         self.number, self.world, self.slow = number, world, slow
         self.now = self.free = self.calls = self.collectives = 0
         self.events: list[dict[str, Any]] = []
-        self.arrived: tuple[int, int] | None = (
-            None  # start and transfer of a collective that waits for the others
-        )
+        self.arrived: tuple[int, int] | None = None  # start and transfer of a collective that waits for the others
 
     def spend(self, ns: int) -> None:
         self.now += round(ns * self.slow)
@@ -82,9 +80,7 @@ class Rank:
         event["args"] |= {"grid": [512, 1, 1], "block": [256, 1, 1]}
         if copy:
             event |= {"cat": "gpu_memcpy"}
-            event["args"] = {k: v for k, v in event["args"].items() if k not in ("grid", "block")} | {
-                "bytes": 4096
-            }
+            event["args"] = {k: v for k, v in event["args"].items() if k not in ("grid", "block")} | {"bytes": 4096}
         self.events.append(event)
 
     def sync(self, call: str = "cudaStreamSynchronize") -> None:
@@ -129,9 +125,7 @@ def meet(ranks: list[Rank]) -> None:
 
 
 def python(text: str, length: int) -> Action:
-    return lambda rank: rank.frame(
-        "train.py(20): train", lambda: rank.frame(text, lambda: rank.spend(length))
-    )
+    return lambda rank: rank.frame("train.py(20): train", lambda: rank.frame(text, lambda: rank.spend(length)))
 
 
 def items(count: int) -> Action:
@@ -163,9 +157,7 @@ def loader(kind: str, length: int) -> Action:
 def save(length: int) -> Action:
     def body(rank: Rank) -> None:
         for _ in range(4):
-            rank.op(
-                "aten::copy_", lambda: rank.launch("Memcpy DtoH (Device -> Pageable)", 50 * US, True, True)
-            )
+            rank.op("aten::copy_", lambda: rank.launch("Memcpy DtoH (Device -> Pageable)", 50 * US, True, True))
         rank.spend(length)
 
     def act(rank: Rank) -> None:
@@ -318,14 +310,10 @@ def record(folder: Path, world: list[Rank]) -> pyprof.Profile:
     """Write the traces of a program's ranks, and return their profile."""
     ranks = len(world)
     for rank in world:
-        facts = (
-            {"backend": "nccl", "rank": rank.number, "world_size": ranks, "pg_count": 1} if ranks > 1 else {}
-        )
+        facts = {"backend": "nccl", "rank": rank.number, "world_size": ranks, "pg_count": 1} if ranks > 1 else {}
         devices = [{"id": i, "name": "NVIDIA A100-SXM4-40GB", "numSms": 108} for i in range(ranks)]
         more = {"distributedInfo": facts} if facts else {}
-        kineto.write(
-            folder / f"rank{rank.number}.pt.trace.json", rank.events, deviceProperties=devices, **more
-        )
+        kineto.write(folder / f"rank{rank.number}.pt.trace.json", rank.events, deviceProperties=devices, **more)
     return pyprof.load(folder if ranks > 1 else folder / "rank0.pt.trace.json")
 
 
@@ -351,9 +339,7 @@ def table(verdicts: list[Verdict]) -> str:
     for key in dict.fromkeys((one.fault, one.base) for one in verdicts):
         own = [one for one in verdicts if (one.fault, one.base) == key]
         firsts = ", ".join(dict.fromkeys(one.first for one in own))
-        known = [
-            100 * (one.saving - one.true) / one.true for one in own if one.right and one.true and one.saving
-        ]
+        known = [100 * (one.saving - one.true) / one.true for one in own if one.right and one.true and one.saving]
         off = f"{min(known):+.0f} to {max(known):+.0f} %" if known else "-"
         right = sum(one.right for one in own)
         cost = f"{fmean(one.true for one in own) / 1e6:.2f}"

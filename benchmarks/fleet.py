@@ -66,9 +66,7 @@ def measure(folder: Path, workers: int) -> dict[str, float]:
     from pyprof import fleet
 
     with (
-        LocalCluster(
-            workers, threads_per_worker=1, dashboard_address=None, security=Security.temporary()
-        ) as one,  # type: ignore[no-untyped-call]
+        LocalCluster(workers, threads_per_worker=1, dashboard_address=None, security=Security.temporary()) as one,  # type: ignore[no-untyped-call]
         Client(one) as client,  # type: ignore[no-untyped-call]
         tempfile.TemporaryDirectory() as top,
     ):

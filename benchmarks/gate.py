@@ -72,9 +72,7 @@ def programs(folder: Path, iterations: int) -> Iterator[tuple[str, Path]]:
             torch.randn(64, 256),
         ),
         "CPU convolutions": (
-            nn.Sequential(
-                nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(), nn.LazyLinear(10)
-            ),
+            nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(), nn.LazyLinear(10)),
             torch.randn(4, 3, 24, 24),
         ),
         "CPU transformer": (nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(4, 32, 64)),
@@ -127,9 +125,7 @@ def inject(rows: pd.DataFrame, column: str, share: float) -> pd.DataFrame:
     return rows.assign(**{name: rows[name] + more for name in (column, STEP, BUSY)})
 
 
-def bootstrap(
-    base: pd.DataFrame, other: pd.DataFrame, table: verdict.Table, rng: np.random.Generator
-) -> set[str]:
+def bootstrap(base: pd.DataFrame, other: pd.DataFrame, table: verdict.Table, rng: np.random.Generator) -> set[str]:
     """Return the figures that fail by a bootstrap of the ratio of the means, with Holm's correction."""
     keys = [key for names in table.columns for key in names.values()]
     limits = np.array([one.limit for one, names in zip(CONDITIONS, table.columns) for _ in names])
@@ -185,8 +181,7 @@ def between(count: int, scratch: Path) -> None:
     conditions = [parse(text) for text in ("step_time>2%", "op:*>5%")]
     pairs = list(itertools.permutations(sources, 2))
     halves = [
-        (half, [one for one in sources if one not in half])
-        for half in itertools.combinations(sources, count // 2)
+        (half, [one for one in sources if one not in half]) for half in itertools.combinations(sources, count // 2)
     ]
     for what, tries in (("two runs", [([one], [two]) for one, two in pairs]), ("halves of the runs", halves)):
         alarms = sum(verdict.compare(*sides, conditions).status == verdict.FAIL for sides in tries)
@@ -204,9 +199,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=os.environ.get("PYPROF_TEST_DATA"))
     parser.add_argument("--tries", type=int, default=200)
     parser.add_argument("--modelled", type=int, default=20, help="iterations of a modelled run")
-    parser.add_argument(
-        "--share", type=float, default=3.0, help="by how many percent an operator takes longer"
-    )
+    parser.add_argument("--share", type=float, default=3.0, help="by how many percent an operator takes longer")
     parser.add_argument("--iterations", type=int, default=60, help="of the programs on the CPU; 0: none")
     parser.add_argument("--runs", type=int, default=0, help="instead: so many processes of one program")
     arguments = parser.parse_args()
@@ -214,9 +207,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             return between(arguments.runs, Path(scratch))
     folder = Path(arguments.folder) if arguments.folder else None
-    print(
-        f"{arguments.tries} tries each, one operator {arguments.share:g} % slower; shares of the tries in %\n"
-    )
+    print(f"{arguments.tries} tries each, one operator {arguments.share:g} % slower; shares of the tries in %\n")
     print(f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for name, path in recordings(folder, Path(scratch), arguments.iterations):
@@ -239,9 +230,7 @@ def line(name: str, table: verdict.Table, modelled: int, tries: int, share: floa
     operators = list(table.columns[OF_OPERATORS].values())
     groups = {True: [one for one in operators if spread[one] <= STEADY]}
     groups[False] = [one for one in operators if one not in groups[True]]
-    counts = dict.fromkeys(
-        ("alarm", "alarm bootstrap", "found", "found bootstrap", "strict", "unsteady", "others"), 0
-    )
+    counts = dict.fromkeys(("alarm", "alarm bootstrap", "found", "found bootstrap", "strict", "unsteady", "others"), 0)
     for number in range(tries):
         base, other = pair(rows, modelled, rng)
         counts["alarm"] += bool(failures(table, base, other)[0])

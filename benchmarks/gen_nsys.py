@@ -87,9 +87,7 @@ _SUM = (
     "void at::native::reduce_kernel<(int)128, (int)4, at::native::ReduceOp<c10::Half, at::native::func_wrapper_t"
     "<c10::Half, at::native::sum_functor<c10::Half, float, c10::Half>>>>(T3)"
 )
-_EMBED = (
-    _NATIVE + "indexSelectLargeIndex<c10::Half, long, unsigned int, (int)2, (int)2, (int)-2, (bool)1>(T1)"
-)
+_EMBED = _NATIVE + "indexSelectLargeIndex<c10::Half, long, unsigned int, (int)2, (int)2, (int)-2, (bool)1>(T1)"
 _NORM = _NATIVE + "vectorized_layer_norm_kernel<c10::Half, float>(int, T2, T1 *)"
 _NORM_INPUT = _NATIVE + "layer_norm_grad_input_kernel_vectorized<c10::Half, float>(T1)"
 _NORM_WEIGHT = _NATIVE + "GammaBetaBackwardCUDAKernelTemplate<c10::Half, float>(long)"
@@ -314,8 +312,7 @@ class Step:
         self._norm()
         self._linear(v, h)
         loss = {
-            way: Kernel(_LOSS % (way, way), tokens * v * us / 2.4e6)
-            for way, us in (("Forward", 4), ("Backward", 6))
+            way: Kernel(_LOSS % (way, way), tokens * v * us / 2.4e6) for way, us in (("Forward", 4), ("Backward", 6))
         }
         self._op("torch.nn.functional", "cross_entropy", [tensor((tokens, v)), tensor((tokens,), "int64")],
                  ["aten::cross_entropy_loss"],
@@ -444,9 +441,7 @@ class _Writer:
 
     def _constants(self, kernel: Kernel) -> tuple[int, ...]:
         name = self.strings.code(kernel.name)
-        short = self.strings.code(
-            kernel.name.split("<")[0].split("(")[0].removeprefix("void ").split("::")[-1]
-        )
+        short = self.strings.code(kernel.name.split("<")[0].split("(")[0].removeprefix("void ").split("::")[-1])
         shared = name % 5 * 8192
         return (name, short, name, 32 + name * 8 % 200, *kernel.grid, *kernel.block, shared, shared + 1024)
 
@@ -470,9 +465,7 @@ class _Writer:
         self._id += max(len(self._ranges), len(step.kernels))
         self._seq += step.numbers
 
-    def _device_times(
-        self, ready: npt.NDArray[np.int64], duration: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def _device_times(self, ready: npt.NDArray[np.int64], duration: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Starts of the kernels: in order per stream, an all-reduce after the gradients it reduces."""
         start = np.empty(len(ready), np.int64)
         compute = np.flatnonzero(self._stream == COMPUTE)
@@ -605,24 +598,14 @@ def _declare(column: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description="Example: gen_nsys.py out.sqlite --kernels 100000 --markers new"
-    )
+    parser = argparse.ArgumentParser(description="Example: gen_nsys.py out.sqlite --kernels 100000 --markers new")
     parser.add_argument("out", type=Path, nargs="?", help="file to write; without it, only this help")
-    parser.add_argument(
-        "--kernels", type=int, default=Options.kernels, help="kernels, about; default: %(default)s"
-    )
-    parser.add_argument(
-        "--markers", choices=("classic", "new"), default="classic", help="new: with op_id and sizes"
-    )
+    parser.add_argument("--kernels", type=int, default=Options.kernels, help="kernels, about; default: %(default)s")
+    parser.add_argument("--markers", choices=("classic", "new"), default="classic", help="new: with op_id and sizes")
     parser.add_argument("--string-ids", action="store_true", help="texts of ranges in StringIds")
-    parser.add_argument(
-        "--distinct", action="store_true", help="every text once, by numbers without a meaning"
-    )
+    parser.add_argument("--distinct", action="store_true", help="every text once, by numbers without a meaning")
     parser.add_argument("--distinct-shapes", action="store_true", help="every call with a shape of its own")
-    parser.add_argument(
-        "--seed", type=int, default=Options.seed, help="of the random durations; default: %(default)s"
-    )
+    parser.add_argument("--seed", type=int, default=Options.seed, help="of the random durations; default: %(default)s")
     return parser
 
 

@@ -57,9 +57,7 @@ def largest_id(count: int) -> Iterator[Event]:
     for i in range(count):
         correlation = (1 << 31) - 1 - i
         yield event("cuda_runtime", "cudaLaunchKernel", 10 * i, 5, correlation=correlation)
-        yield event(
-            "kernel", "gemm", 10 * i + 5, 5, pid=0, tid=7, device=0, stream=7, correlation=correlation
-        )
+        yield event("kernel", "gemm", 10 * i + 5, 5, pid=0, tid=7, device=0, stream=7, correlation=correlation)
 
 
 def ordinary(count: int) -> Iterator[Event]:

@@ -188,9 +188,7 @@ def ranks(path: Path, workers: int, folder: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="*", type=Path)
     parser.add_argument("--events", default="", help="sizes of repeated traces, comma-separated")
     parser.add_argument("--workers", type=int, default=0)

@@ -288,24 +288,16 @@ def machine() -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Example: parse.py --sizes 100000,1000000 --rounds 3")
-    parser.add_argument(
-        "--sizes", default="100000,1000000", help="kernels of each recording; default: %(default)s"
-    )
+    parser.add_argument("--sizes", default="100000,1000000", help="kernels of each recording; default: %(default)s")
     parser.add_argument(
         "--variants",
         type=int,
         metavar="N",
         help="kernels of the variants, 0: none; default: 1000000 if that is a size",
     )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="processes per measurement; default: %(default)s"
-    )
-    parser.add_argument(
-        "--folder", type=Path, help="where recordings are generated; default: a temporary folder"
-    )
-    parser.add_argument(
-        "--measure", nargs=2, metavar=("WHAT", "FILE"), help="one measurement, in this process"
-    )
+    parser.add_argument("--rounds", type=int, default=3, help="processes per measurement; default: %(default)s")
+    parser.add_argument("--folder", type=Path, help="where recordings are generated; default: a temporary folder")
+    parser.add_argument("--measure", nargs=2, metavar=("WHAT", "FILE"), help="one measurement, in this process")
     return parser
 
 
@@ -323,9 +315,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="pyprof-bench-", dir=arguments.folder) as folder:
         path = Path(folder) / "net.sqlite"
 
-        def measure(
-            kernels: int, names: Sequence[str], rounds: int, options: Sequence[str] = ()
-        ) -> dict[str, Figure]:
+        def measure(kernels: int, names: Sequence[str], rounds: int, options: Sequence[str] = ()) -> dict[str, Figure]:
             # In a process of its own: a child's peak memory is never below what its parent had.
             command = [
                 sys.executable,

@@ -245,11 +245,7 @@ def row(name: str, profile: Profile) -> list[str]:
     total = float(kernels["duration_ns"].sum()) or 1.0
     told = {text: describe(text) for text in kernels["full_name"].astype(str).unique()}
     kinds = kernels["full_name"].astype(str).map({text: one.kind for text, one in told.items()})
-    known = (
-        kernels["full_name"]
-        .astype(str)
-        .map({text: one.tensor_core is not None for text, one in told.items()})
-    )
+    known = kernels["full_name"].astype(str).map({text: one.tensor_core is not None for text, one in told.items()})
     products = kinds.isin(PRODUCTS)
     ledger = profile.report("coverage")
     operator = ledger.loc[(ledger["line"] == "operator") & (ledger["part"] == "known"), "time"].sum()
@@ -258,11 +254,7 @@ def row(name: str, profile: Profile) -> list[str]:
         return f"{100 * float(kernels['duration_ns'][rows].sum()) / total:.1f}"
 
     of_products = float(kernels["duration_ns"][products].sum())
-    cores = (
-        f"{100 * float(kernels['duration_ns'][products & known].sum()) / of_products:.1f}"
-        if of_products
-        else "-"
-    )
+    cores = f"{100 * float(kernels['duration_ns'][products & known].sum()) / of_products:.1f}" if of_products else "-"
     return [
         name, f"{len(kernels)}", f"{total / 1e6:.1f}", part(kinds != "other"), cores, f"{100 * operator / total:.1f}",
         part(kernels["flops"].notna()), part(kernels["bytes"].notna()), part(kinds == "communication"),
@@ -275,9 +267,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     print("# Recordings")
     print(ABOUT)
-    print(
-        "| recording | kernels | ms | kind | tensor cores | operator | FLOPs | bytes | communication | findings |"
-    )
+    print("| recording | kernels | ms | kind | tensor cores | operator | FLOPs | bytes | communication | findings |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     verdicts: dict[str, Counter[str]] = {}
     reasons = []
@@ -291,9 +281,7 @@ def main() -> None:
                 verdict = "needs" if outcome.needs else "silent"
                 if outcome.finding is not None:
                     why = JUDGED.get((name, outcome.rule.id), "unjudged")
-                    verdict = (
-                        "unjudged" if why == "unjudged" else "false" if why.startswith("false") else "true"
-                    )
+                    verdict = "unjudged" if why == "unjudged" else "false" if why.startswith("false") else "true"
                     spoken.append(outcome.rule.id + ("" if verdict == "true" else f" ({verdict})"))
                     reasons.append((name, outcome.rule.id, outcome.rule.name, why))
                 verdicts.setdefault(outcome.rule.id, Counter())[verdict] += 1

@@ -96,9 +96,7 @@ class Owner:
     def drop(self, path: str, seconds: float) -> None:
         """Ask, and leave."""
         ask = f"GET /api/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}\r\n\r\n"
-        with socket.create_connection(
-            (urlsplit(self.url).hostname or "", urlsplit(self.url).port or 0)
-        ) as one:
+        with socket.create_connection((urlsplit(self.url).hostname or "", urlsplit(self.url).port or 0)) as one:
             one.sendall(ask.encode())
             time.sleep(seconds)
 
@@ -133,18 +131,13 @@ def state(process: int) -> str:
     everyone = [process, *map(int, found.stdout.split())]
     descriptors = len(os.listdir(f"/proc/{process}/fd"))
     memory = [
-        int(Path(f"/proc/{one}/statm").read_text().split()[1]) * resource.getpagesize() // MEBI
-        for one in everyone
+        int(Path(f"/proc/{one}/statm").read_text().split()[1]) * resource.getpagesize() // MEBI for one in everyone
     ]
-    return (
-        f"{descriptors} descriptors, {len(everyone) - 1} processes, {memory[0]} MiB and {sum(memory[1:])} MiB"
-    )
+    return f"{descriptors} descriptors, {len(everyone) - 1} processes, {memory[0]} MiB and {sum(memory[1:])} MiB"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=30_000, help="default: %(default)s")
     parser.add_argument("--cancelled", type=int, default=1_000, help="of them; default: %(default)s")
     parser.add_argument("--held", type=int, default=5_000, help="connections; default: %(default)s")

@@ -126,9 +126,7 @@ def served(client: httpx.Client, server: int) -> None:
         ) as answer:
             wire.append(len(b"".join(answer.iter_raw())))
         cpu.append(ticks(server) - before)
-        plain = client.get(
-            "api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": "identity"}
-        )
+        plain = client.get("api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": "identity"})
         raw.append(len(plain.content))
     print(f"a view, inflated   {statistics.median(raw) / 2**20:8.2f} MiB, at most {max(raw) / 2**20:.2f}")
     print(f"a view, sent       {statistics.median(wire) / 2**20:8.2f} MiB, at most {max(wire) / 2**20:.2f}")
@@ -144,9 +142,7 @@ def served(client: httpx.Client, server: int) -> None:
         question(client, server, f"search {find}", "timeline/search", find=find, **whole)
     question(client, server, f"its hits {find}", "timeline/hits", find=find, offset=10_000)
     own = {key: timeline["counters"][0][key] for key in ("worker", "device")}
-    question(
-        client, server, "counters of   1 %", "timeline/counters", start=low, end=low + span // 100, **own
-    )
+    question(client, server, "counters of   1 %", "timeline/counters", start=low, end=low + span // 100, **own)
     question(client, server, "counters of 100 %", "timeline/counters", **whole, **own)
     question(client, server, "again", "timeline/counters", **whole, **own)
     question(client, server, "roofline", "timeline/roofline", worker=0)
@@ -228,15 +224,9 @@ def renderer() -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--kernels", default="1000000", help="sizes, one after the other; 10000000 takes 12 GB of disk"
-    )
-    parser.add_argument(
-        "--ranks", default="1", help="numbers of ranks, one run after the other; default: %(default)s"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", default="1000000", help="sizes, one after the other; 10000000 takes 12 GB of disk")
+    parser.add_argument("--ranks", default="1", help="numbers of ranks, one run after the other; default: %(default)s")
     parser.add_argument("--database", type=Path, help="one that has a timeline, instead of a generated one")
     arguments = parser.parse_args()
     print(f"load of the machine {os.getloadavg()[0]:.1f}")

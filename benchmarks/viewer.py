@@ -56,12 +56,8 @@ def make(folder: Path, kernels: int, name: str = "net", *options: str) -> Path:
     """The database of a generated recording."""
     recording, database = folder / f"{name}.sqlite", folder / f"{name}_dldb.sqlite"
     run = {"check": True, "stdout": subprocess.DEVNULL}
-    subprocess.run(
-        [sys.executable, HERE / "gen_nsys.py", recording, "--kernels", str(kernels), *options], **run
-    )
-    subprocess.run(
-        [sys.executable, "-m", "pyprof", "save", recording, "-o", database], cwd=HERE.parent, **run
-    )
+    subprocess.run([sys.executable, HERE / "gen_nsys.py", recording, "--kernels", str(kernels), *options], **run)
+    subprocess.run([sys.executable, "-m", "pyprof", "save", recording, "-o", database], cwd=HERE.parent, **run)
     recording.unlink()
     return database
 
@@ -109,9 +105,7 @@ def line(name: str, times: list[float], aim: float | None) -> None:
     rest = sorted(times[1:]) or times
     high = rest[min(int(len(rest) * 0.95), len(rest) - 1)]
     verdict = "" if aim is None else "ok" if high <= aim else f"aim {1000 * aim:.0f}"
-    print(
-        f"{name:28}{1000 * times[0]:>10.0f}{1000 * statistics.median(rest):>10.1f}{1000 * high:>10.1f}  {verdict}"
-    )
+    print(f"{name:28}{1000 * times[0]:>10.0f}{1000 * statistics.median(rest):>10.1f}{1000 * high:>10.1f}  {verdict}")
 
 
 def ask(client: httpx.Client) -> None:
@@ -122,9 +116,7 @@ def ask(client: httpx.Client) -> None:
     for path in ("profile", "overview", "iterations", "iterations/bars", "key_operators", "roofline"):
         line(path, [timed(client, path) for _ in range(30)], TABLE)
     for name in ("detail", "op_type", "kernel", "group_node"):
-        sorts = {"detail": CHANGES, "op_type": CHANGES[:1], "group_node": CHANGES[:1], "kernel": CHANGES[:1]}[
-            name
-        ]
+        sorts = {"detail": CHANGES, "op_type": CHANGES[:1], "group_node": CHANGES[:1], "kernel": CHANGES[:1]}[name]
         line(
             f"reports/{name}",
             [timed(client, f"reports/{name}", **change) for change in (*sorts, *sorts)],
@@ -232,9 +224,7 @@ def memory(process: subprocess.Popen[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Example: python benchmarks/viewer.py --kernels 1000000")
-    parser.add_argument(
-        "--kernels", type=int, default=1_000_000, help="kernels of the recording; default: %(default)s"
-    )
+    parser.add_argument("--kernels", type=int, default=1_000_000, help="kernels of the recording; default: %(default)s")
     parser.add_argument("--database", type=Path, help="a profile database, in place of a generated one")
     parser.add_argument(
         "--rounds",
@@ -247,9 +237,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pyprof-") as name:
         folder = Path(name)
         database = arguments.database or make(folder, arguments.kernels)
-        print(
-            f"{database.stat().st_size / MEBI:,.0f} MiB, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-        )
+        print(f"{database.stat().st_size / MEBI:,.0f} MiB, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         if arguments.views is not None:
             views(database, folder, arguments.views)
             return

@@ -142,9 +142,7 @@ def opened(one: Any, url: str, server: int, view: str) -> View:
         tab.goto(f"{url}#/{view}")
         settled(tab)
         there, cpu = time.perf_counter() - begin, everywhere(server) - before
-        drawn = (
-            float(tab.locator("html").get_attribute("data-painted") or 1000 * there) / 1000
-        )  # a view without rows
+        drawn = float(tab.locator("html").get_attribute("data-painted") or 1000 * there) / 1000  # a view without rows
     context.close()
     questions = {path: count for path, count in asked.items() if path.startswith("/api/")}
     return View(
@@ -224,9 +222,7 @@ class Tables:
     ) -> None:
         """One thing, timed. One that changed nothing that is seen, or found nothing to do it to, is told."""
         body = f"[data-table={table}] tbody, [data-table={table}] [data-showing]"
-        found = self.tab.evaluate(
-            _ACT, [selector, text, act, value, seen or body, 'main [data-ready="false"]']
-        )
+        found = self.tab.evaluate(_ACT, [selector, text, act, value, seen or body, 'main [data-ready="false"]'])
         if found is None:
             self.missed.append(f"{kind}: {selector} {value}")
             return

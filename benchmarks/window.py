@@ -161,16 +161,13 @@ def compare(rounds: int, steps: int) -> str:
         return f"  {name:44}{median(values):10.3f}{min(values):10.3f}{max(values):10.3f}  {unit}".rstrip()
 
     plain = median(pair[0]["before"] for pair in pairs)
-    lines = [
-        f"{steps} steps of {plain / 1e6:.2f} ms CPU, window of {ACTIVE} after {steps // 2}, {rounds} rounds"
-    ]
+    lines = [f"{steps} steps of {plain / 1e6:.2f} ms CPU, window of {ACTIVE} after {steps // 2}, {rounds} rounds"]
     lines.append(f"  {'':44}{'median':>10}{'least':>10}{'most':>10}")
     for part in ("before", "after"):
         ratios = [recorded[part] / alone[part] for alone, recorded in pairs]
         lines.append(row(f"step {part} the window, with / without PyProf", ratios, "ratio"))
     ratios = [
-        (recorded["after"] / recorded["before"]) / (alone["after"] / alone["before"])
-        for alone, recorded in pairs
+        (recorded["after"] / recorded["before"]) / (alone["after"] / alone["before"]) for alone, recorded in pairs
     ]
     lines.append(row("step after / before, with / without", ratios, "ratio"))
     lines.append(row("window, its opening and its file", [r["window"] / plain for _, r in pairs], "steps"))

@@ -64,9 +64,7 @@ def main(batches=BATCHES):
         loss.backward()
         optimizer.step()
         right += int((scores.argmax(1) == labels).sum())
-    print(
-        f"{Path(__file__).name} on {device}: loss {loss.item():.4f}, {right} of {len(loader.dataset)} right"
-    )
+    print(f"{Path(__file__).name} on {device}: loss {loss.item():.4f}, {right} of {len(loader.dataset)} right")
 
 
 if __name__ == "__main__":

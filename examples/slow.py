@@ -65,9 +65,7 @@ def main(batches=BATCHES):
         optimizer.step()
         for score, label in zip(scores, labels, strict=True):
             right += int(score.argmax() == label)
-    print(
-        f"{Path(__file__).name} on {device}: loss {loss.item():.4f}, {right} of {len(loader.dataset)} right"
-    )
+    print(f"{Path(__file__).name} on {device}: loss {loss.item():.4f}, {right} of {len(loader.dataset)} right")
 
 
 if __name__ == "__main__":

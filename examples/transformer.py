@@ -26,9 +26,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
         self.position = nn.Parameter(torch.zeros(LENGTH, WIDTH))
-        layer = nn.TransformerEncoderLayer(
-            WIDTH, nhead=4, dim_feedforward=4 * WIDTH, dropout=0.1, batch_first=True
-        )
+        layer = nn.TransformerEncoderLayer(WIDTH, nhead=4, dim_feedforward=4 * WIDTH, dropout=0.1, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, num_layers=2)
         self.head = nn.Linear(WIDTH, VOCABULARY)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH))

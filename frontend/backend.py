@@ -89,11 +89,7 @@ class Npm(NamedTuple):
         except (OSError, subprocess.TimeoutExpired) as error:
             raise PageError(f"{name}: {error}") from None
         if run.returncode:
-            said = [
-                line
-                for line in (run.stderr + run.stdout).splitlines()
-                if line.strip() and "npm warn" not in line
-            ]
+            said = [line for line in (run.stderr + run.stdout).splitlines() if line.strip() and "npm warn" not in line]
             why = next(
                 (line for line in said if "code E" in line or "rror" in line),
                 said[-1] if said else "no message",
@@ -210,9 +206,7 @@ def prepare_metadata_for_build_editable(metadata_directory: str, config_settings
     return str(_setuptools().prepare_metadata_for_build_editable(metadata_directory, config_settings))
 
 
-def build_wheel(
-    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
-) -> str:
+def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     _build_page()
     name = str(_setuptools().build_wheel(wheel_directory, config_settings, metadata_directory))
     if not (STATIC / sbom.NOTICES).is_file():
@@ -227,9 +221,7 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
     return str(_setuptools().build_sdist(sdist_directory, config_settings))
 
 
-def build_editable(
-    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
-) -> str:
+def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     try:
         page()
     except PageError as error:

@@ -154,9 +154,7 @@ class Profile:
         """Recording as columns. Raises FormatError for a profile database, which has them in another form."""
         if self.is_database:
             raise FormatError(formats.NO_RECORDING.format(self._path))
-        if (
-            self._trace is None
-        ):  # it went into the database, one recording after the other if there are several
+        if self._trace is None:  # it went into the database, one recording after the other if there are several
             self._trace = loader.load(self._path, self._only)
         return self._trace
 
@@ -289,9 +287,7 @@ class Profile:
             return self.aggregations[0]
         for aggregation in self.aggregations:
             last = reads.iteration_count(self.database, aggregation.iteration_set) - 1
-            cut = (
-                aggregation.iteration_set == 1 if selection.key is None else aggregation.key == selection.key
-            )
+            cut = aggregation.iteration_set == 1 if selection.key is None else aggregation.key == selection.key
             bounds = (
                 0 if selection.first is None else selection.first,
                 last if selection.last is None else selection.last,
@@ -325,9 +321,7 @@ class Profile:
         assert whole is not None
         return whole
 
-    def aggregate(
-        self, start: int | None = None, stop: int | None = None, key: str | None = None
-    ) -> Aggregation:
+    def aggregate(self, start: int | None = None, stop: int | None = None, key: str | None = None) -> Aggregation:
         """Aggregate iterations start to stop, both included, separated by the operator `key`; figures are theirs from
         now on. Kept in the database. Raises UsageError for a key or iterations that do not exist."""
         from pyprof.facts.steps.aggregation import aggregate

@@ -62,9 +62,7 @@ class Recorder:
         return made
 
     @contextmanager
-    def span(
-        self, category: str, name: str, before: float = 2.0, after: float = 1.0, **args: Any
-    ) -> Iterator[None]:
+    def span(self, category: str, name: str, before: float = 2.0, after: float = 1.0, **args: Any) -> Iterator[None]:
         """Something that lasts as long as what happens inside it."""
         start, made = self.clock, self.add(category, name, self.clock, self.clock, **args)
         self.clock += before
@@ -85,11 +83,7 @@ class Recorder:
             yield
 
     def operator(self, name: str, *shapes: Shape, dtype: str = F32, **args: Any) -> Any:
-        told = (
-            {"Input Dims": [list(shape) for shape in shapes], "Input type": [dtype] * len(shapes)}
-            if shapes
-            else {}
-        )
+        told = {"Input Dims": [list(shape) for shape in shapes], "Input type": [dtype] * len(shapes)} if shapes else {}
         return self.span("cpu_op", name, **(told | {"External id": self.number()} | args))
 
     def launch(
@@ -106,9 +100,7 @@ class Recorder:
             args |= {"grid": [grid, 1, 1], "block": [block, 1, 1], "registers per thread": 64, "shared memory": 0,
                      "blocks per SM": grid / 108, "warps per SM": grid * block / 32 / 108,
                      "est. achieved occupancy %": min(100, 100 * grid * block // (108 * 2048))}  # fmt: skip
-        made = self.add(
-            category, kernel, start, self.busy_until, **args, device=0, stream=STREAM, correlation=number
-        )
+        made = self.add(category, kernel, start, self.busy_until, **args, device=0, stream=STREAM, correlation=number)
         made |= {"pid": 0, "tid": STREAM}
 
     def allocate(self, name: str, bytes_: int) -> None:
@@ -132,9 +124,7 @@ class Recorder:
 def product(to: Recorder, m: int, n: int, k: int, dtype: str) -> None:
     """Launch the kernel of a matrix product (m, k) (k, n)."""
     fast = dtype == BF16
-    name = (
-        "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn" if fast else "ampere_sgemm_128x128_tn"
-    )
+    name = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn" if fast else "ampere_sgemm_128x128_tn"
     us = 2 * m * n * k / (TENSOR if fast else PLAIN) / REACHED + 2
     to.launch(name, us, max(m * n // 128**2, 1))
 
@@ -180,9 +170,7 @@ class Linear(Layer):
     def forward(self) -> None:
         shapes = (self.n,), (TOKENS, self.k), (self.k, self.n)
         with (
-            self.to.operator(
-                "aten::linear", (BATCH, LENGTH, self.k), (self.n, self.k), (self.n,), dtype=self.dtype
-            ),
+            self.to.operator("aten::linear", (BATCH, LENGTH, self.k), (self.n, self.k), (self.n,), dtype=self.dtype),
             self.to.operator("aten::addmm", *shapes, dtype=self.dtype, **self.numbers),
         ):
             self.to.allocate(self.name, TOKENS * self.n * SIZE[self.dtype])
@@ -330,9 +318,7 @@ def step(to: Recorder, number: int) -> None:
         to.clock += loading + 5
         with to.function("train.py(29): to"), to.operator("aten::copy_", (BATCH, LENGTH), dtype="long int"):
             bytes_ = 8 * TOKENS
-            to.launch(
-                "Memcpy HtoD (Pageable -> Device)", bytes_ / 6e3 + 2, 1, api="cudaMemcpyAsync", bytes=bytes_
-            )
+            to.launch("Memcpy HtoD (Pageable -> Device)", bytes_ / 6e3 + 2, 1, api="cudaMemcpyAsync", bytes=bytes_)
         layers = forward(to)
         with to.function("train.py(32): backward"):
             began = to.clock

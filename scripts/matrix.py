@@ -57,9 +57,7 @@ def interpreter(version: str) -> str | None:
     """Find a Python of that version: on PATH, or below pyenv's folder, whose shims may refuse to run."""
     root = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
     found = shutil.which(f"python{version}")
-    for path in ([found] if found else []) + sorted(
-        glob(f"{root}/versions/{version}.*/bin/python3"), reverse=True
-    ):
+    for path in ([found] if found else []) + sorted(glob(f"{root}/versions/{version}.*/bin/python3"), reverse=True):
         if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
             return path
     return None
@@ -154,21 +152,15 @@ def table(names: list[str]) -> Iterator[tuple[str, int]]:
 def main() -> int:
     """Print the table, or make an environment."""
     parser = argparse.ArgumentParser(description="Example: python scripts/matrix.py oldest newest")
-    parser.add_argument(
-        "--environment", metavar="DIR", type=Path, help="make an environment with the named Python"
-    )
-    parser.add_argument(
-        "names", nargs="*", help="rows of the table, all without; or the Python of the environment"
-    )
+    parser.add_argument("--environment", metavar="DIR", type=Path, help="make an environment with the named Python")
+    parser.add_argument("names", nargs="*", help="rows of the table, all without; or the Python of the environment")
     arguments = parser.parse_args()
     if arguments.environment is not None:
         return environment(arguments.environment, *arguments.names)
     names, code = arguments.names, 0
     unknown = set(names) - {row.name for row in ROWS}
     if unknown:
-        print(
-            f"no row {', '.join(unknown)}: there are {', '.join(row.name for row in ROWS)}", file=sys.stderr
-        )
+        print(f"no row {', '.join(unknown)}: there are {', '.join(row.name for row in ROWS)}", file=sys.stderr)
         return 2
     for line, status in table(names):
         print(line, flush=True)

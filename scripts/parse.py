@@ -19,9 +19,7 @@ import importlib.util
 import os
 
 _here = os.path.dirname(os.path.abspath(__file__))
-_spec = importlib.machinery.PathFinder.find_spec(
-    __name__, [p for p in sys.path if os.path.abspath(p) != _here]
-)
+_spec = importlib.machinery.PathFinder.find_spec(__name__, [p for p in sys.path if os.path.abspath(p) != _here])
 if _spec is None or _spec.loader is None:
     raise ModuleNotFoundError(f"No module named {__name__!r}", name=__name__)
 sys.modules[__name__] = importlib.util.module_from_spec(_spec)

@@ -38,9 +38,7 @@ class CheckError(Exception):
 
 def run(*words: str | Path, **more: str) -> str:
     """Run a command; return what it prints. Raises CheckError."""
-    done = subprocess.run(
-        words, capture_output=True, text=True, env={**os.environ, **more}, cwd=tempfile.gettempdir()
-    )
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **more}, cwd=tempfile.gettempdir())
     if done.returncode:
         raise CheckError(f"{' '.join(map(str, words))}: {' '.join(done.stderr.split())[-400:]}")
     return done.stdout
@@ -89,9 +87,7 @@ def check_installed(package: Path, folder: Path) -> None:
     for words, part in COMMANDS:
         said = run(place / "bin" / "torch-pyprof", *(demo if word == "DEMO" else word for word in words))
         if part not in said:
-            raise CheckError(
-                f"{package.name}: pyprof {' '.join(words)} printed {said[:200]!r}; expected {part!r}"
-            )
+            raise CheckError(f"{package.name}: pyprof {' '.join(words)} printed {said[:200]!r}; expected {part!r}")
     _check_page(place / "bin" / "pyprof")
 
 
@@ -137,9 +133,7 @@ def main() -> int:
             check_files(sdist, wheel)
             for package in (sdist, wheel):
                 check_installed(package, folder)
-                print(
-                    f"{package.name}: {package.stat().st_size / 1e6:.1f} MB, installs and runs without Node.js"
-                )
+                print(f"{package.name}: {package.stat().st_size / 1e6:.1f} MB, installs and runs without Node.js")
         except CheckError as error:
             print(f"release_check: {error}", file=sys.stderr)
             return 1

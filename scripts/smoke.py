@@ -79,12 +79,7 @@ def command(*words: str) -> str:
     """Run a command of PyProf; returns what it prints."""
     program = Path(sys.executable).with_name(words[0])
     done = subprocess.run([sys.executable, program, *words[1:]], capture_output=True, text=True)
-    bad = (
-        done.returncode
-        or "Traceback" in done.stderr
-        or "failed (" in done.stderr
-        or "lacks or has" in done.stderr
-    )
+    bad = done.returncode or "Traceback" in done.stderr or "failed (" in done.stderr or "lacks or has" in done.stderr
     check(" ".join(words), not bad, f"exit code {done.returncode}, {done.stderr or done.stdout}")
     return done.stdout
 
@@ -100,9 +95,7 @@ def main() -> None:
     check("pyprof info", "torch" in json.dumps(info), info)
     done = subprocess.run([sys.executable, "window.py"], capture_output=True, text=True)
     both = sum(FORWARD.values())
-    check(
-        "profile and estimate", done.stdout.split() == [str(both), str(both // 2)], done.stdout + done.stderr
-    )
+    check("profile and estimate", done.stdout.split() == [str(both), str(both // 2)], done.stdout + done.stderr)
     estimate = command("pyprof", "estimate", "--csv", "model.py")
     check("pyprof estimate", "Net" in estimate, estimate)
     for report in ("summary", "op_type", "group_node", "step_time", "kernel"):
@@ -113,10 +106,7 @@ def main() -> None:
     command("pyprof", "export", "-o", "net.json.gz", "net.sqlite")
     command("pyprof", "report", "op_type", "net.json.gz")
     _check_view()
-    versions = {
-        name: importlib.metadata.version(name)
-        for name in ("numpy", "pandas", "pyarrow", "adbc-driver-sqlite")
-    }
+    versions = {name: importlib.metadata.version(name) for name in ("numpy", "pandas", "pyarrow", "adbc-driver-sqlite")}
     import torch
 
     print("|", " | ".join((str(torch.__version__), platform.python_version(), *versions.values())), "|")

@@ -243,9 +243,7 @@ class _Builder:
             self.stack.append((indent, event))
         else:
             between = word == "between"
-            item = Range(
-                rest if between else line, self._tick(), 0, **here, kind=START_END if between else PUSH_POP
-            )
+            item = Range(rest if between else line, self._tick(), 0, **here, kind=START_END if between else PUSH_POP)
             self.out.ranges.append(item)
             self.stack.append((indent, item))
 
@@ -354,10 +352,7 @@ class _Tables:
             if not rows and table not in tables:
                 continue  # as the tools do: a table is there if something was recorded
             names = names or columns[table].split()
-            kinds = [
-                f'"{name}" {"text" if name in _TEXT and table[:5] != "CUPTI" else "integer"}'
-                for name in names
-            ]
+            kinds = [f'"{name}" {"text" if name in _TEXT and table[:5] != "CUPTI" else "integer"}' for name in names]
             connection.execute(f'create table "{table}" ({", ".join(kinds)})')
             marks = ", ".join("?" * len(names))
             connection.executemany(
@@ -396,9 +391,7 @@ def write_capture(path: Path, what: Recording, lean: bool = False, version: str 
     for number, start, end in what.steps:
         tables.add("PYPROF_STEP", number=number, start=start, end=end, globalTid=_global(PROCESS, 1))
     tables.rows["StringIds"] = [dict(id=number, value=text) for text, number in tables.ids.items()]
-    return tables.write(
-        path, CAPTURE, lean, ("StringIds", "NVTX_EVENTS", "PYPROF_OP", "PYPROF_STEP", "PYPROF_LOST")
-    )
+    return tables.write(path, CAPTURE, lean, ("StringIds", "NVTX_EVENTS", "PYPROF_OP", "PYPROF_STEP", "PYPROF_LOST"))
 
 
 def _nsys_tables(what: Recording, registered: bool, lean: bool) -> _Tables:
@@ -431,14 +424,10 @@ def _nsys_tables(what: Recording, registered: bool, lean: bool) -> _Tables:
             if kernel.copy_kind is None:
                 tables.add("CUPTI_ACTIVITY_KIND_MEMSET", **common, bytes=kernel.size, value=0)
             else:
-                tables.add(
-                    "CUPTI_ACTIVITY_KIND_MEMCPY", **common, bytes=kernel.size, copyKind=kernel.copy_kind
-                )
+                tables.add("CUPTI_ACTIVITY_KIND_MEMCPY", **common, bytes=kernel.size, copyKind=kernel.copy_kind)
             continue
         extra = (
-            {}
-            if lean
-            else dict(shortName=tables.id(kernel.name.partition("<")[0]), launchType=1, gridId=9, clusterX=1)
+            {} if lean else dict(shortName=tables.id(kernel.name.partition("<")[0]), launchType=1, gridId=9, clusterX=1)
         )
         tables.add(
             "CUPTI_ACTIVITY_KIND_KERNEL", **common, **extra, **_shape(kernel), demangledName=tables.id(kernel.name),
@@ -473,9 +462,7 @@ def write_nvprof(path: Path, what: Recording, lean: bool = False) -> Path:
         place = dict(objectKind=2, objectId=struct.pack("<iqxxxx", item.process, item.thread))
         name = tables.id(item.text)
         flag = 1 if item.kind == MARK else 2
-        tables.add(
-            "CUPTI_ACTIVITY_KIND_MARKER", flags=flag, timestamp=item.start, id=number, name=name, **place
-        )
+        tables.add("CUPTI_ACTIVITY_KIND_MARKER", flags=flag, timestamp=item.start, id=number, name=name, **place)
         if item.end is not None and item.kind != MARK:
             tables.add("CUPTI_ACTIVITY_KIND_MARKER", flags=4, timestamp=item.end, id=number, name=0, **place)
     for launch in what.launches:
@@ -527,9 +514,7 @@ def rewrite(source: Path, target: Path, changes: Changes | None = None, seed: in
     out.execute("pragma journal_mode = off")
     out.execute("attach ? as source", [f"{source.resolve().as_uri()}?mode=ro"])
     out.create_function("place", 1, lambda row: random.Random(f"{seed} {row}").random())
-    names = out.execute(
-        "select name from source.sqlite_master where type = 'table' and name not like 'sqlite_%'"
-    )
+    names = out.execute("select name from source.sqlite_master where type = 'table' and name not like 'sqlite_%'")
     for (name,) in names.fetchall():
         fields = []
         for column in [row[1] for row in out.execute(f'pragma source.table_info("{name}")')]:

@@ -38,9 +38,7 @@ class Jupyter:
     @property
     def viewer(self) -> psutil.Process:
         """The viewer that it has started."""
-        (viewer,) = (
-            child for child in psutil.Process(self.process.pid).children() if "--jupyter" in child.cmdline()
-        )
+        (viewer,) = (child for child in psutil.Process(self.process.pid).children() if "--jupyter" in child.cmdline())
         return viewer
 
     def stop(self, number: int = signal.SIGTERM) -> None:

@@ -522,9 +522,7 @@ def ignite() -> Loop:
     from ignite.engine import create_supervised_trainer
 
     net, data = mlp(), batches(6)
-    trainer = create_supervised_trainer(
-        net, torch.optim.SGD(net.parameters(), lr=0.1), nn.functional.cross_entropy
-    )
+    trainer = create_supervised_trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), nn.functional.cross_entropy)
     return lambda: trainer.run(data, max_epochs=1)
 
 
@@ -561,9 +559,7 @@ def generation() -> Loop:
         eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     net, prompt = LlamaForCausalLM(config).eval(), torch.randint(1, 64, (1, 5))
-    return lambda: net.generate(
-        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=False
-    )
+    return lambda: net.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=False)
 
 
 @loop(5)

@@ -78,9 +78,7 @@ class Squeeze(nn.Module):
 class Inverted(nn.Module):
     """The inverted residual of MobileNetV2, with EfficientNet's squeeze where it is asked for."""
 
-    def __init__(
-        self, c: int, k: int, r: int, stride: int, t: int, act: Callable[[], nn.Module], squeeze: bool
-    ):
+    def __init__(self, c: int, k: int, r: int, stride: int, t: int, act: Callable[[], nn.Module], squeeze: bool):
         super().__init__()
         wide = c * t
         layers = [conv(c, wide, act=act)] if t > 1 else []
@@ -139,9 +137,7 @@ class ViT(nn.Module):
         self.patches = nn.Conv2d(3, 768, 16, 16)
         self.token = nn.Parameter(torch.zeros(1, 1, 768))
         self.positions = nn.Parameter(torch.zeros(1, 197, 768))
-        layer = nn.TransformerEncoderLayer(
-            768, 12, 3072, 0.0, F.gelu, 1e-6, batch_first=True, norm_first=True
-        )
+        layer = nn.TransformerEncoderLayer(768, 12, 3072, 0.0, F.gelu, 1e-6, batch_first=True, norm_first=True)
         self.encoder = nn.TransformerEncoder(layer, 12, nn.LayerNorm(768), enable_nested_tensor=False)
         self.head = nn.Linear(768, 1000)
 

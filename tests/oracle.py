@@ -197,21 +197,15 @@ class Oracle:
         self.executions = calls
         by_correlation = {(c.process, c.correlation): c for c in what.launches}
         self.events = [Event(k, by_correlation.get((k.process, k.correlation))) for k in what.kernels]
-        self.events.sort(
-            key=lambda e: (e.raw.start, e.raw.device, e.raw.stream)
-        )  # without launches in this order
+        self.events.sort(key=lambda e: (e.raw.start, e.raw.device, e.raw.stream))  # without launches in this order
         suppose_launches(self.events)
         of_call: dict[int, Execution] = {}
         for call in what.launches:
-            here = [
-                e for e in calls if e.thread == (call.process, call.thread) and e.start <= call.start < e.end
-            ]
+            here = [e for e in calls if e.thread == (call.process, call.thread) and e.start <= call.start < e.end]
             if here:
                 of_call[id(call)] = here[0]
             else:
-                name = (
-                    call.name or ("cuLaunchKernel" if call.driver else "cudaLaunchKernel_v7000")
-                ).partition("_v")[0]
+                name = (call.name or ("cuLaunchKernel" if call.driver else "cudaLaunchKernel_v7000")).partition("_v")[0]
                 of_call[id(call)] = self._pseudo(name, call.start, call.end, (call.process, call.thread))
             of_call[id(call)].api_calls.append(call)
         for event in self.events:
@@ -224,9 +218,7 @@ class Oracle:
 
     def _pseudo(self, what: str, start: int, end: int, thread: tuple[int, int]) -> Execution:
         name = f"unassociated_{what}"
-        operator = self.operators.setdefault(
-            name, Operator(name, name, name, unassociated=True, op_id=name.upper())
-        )
+        operator = self.operators.setdefault(name, Operator(name, name, name, unassociated=True, op_id=name.upper()))
         self.executions.append(Execution(operator, start, end, thread))
         return self.executions[-1]
 
@@ -243,9 +235,7 @@ class Oracle:
             around = [o for o, _ in found if o is not one and _inside(one, o)]
             if not around:
                 out.append(
-                    Execution(
-                        self._operator(one, marker, ranges), one.start, one.end, (one.process, one.thread)
-                    )
+                    Execution(self._operator(one, marker, ranges), one.start, one.end, (one.process, one.thread))
                 )
         return out
 
@@ -258,9 +248,7 @@ class Oracle:
         type_ = marker.call.op.strip("_").lower()
         if trace:  # the markers of DLProf's time
             said = ast.literal_eval(trace)
-            name = re.sub(
-                r"\((\d+)\)", r"[\1]", said["funcStack"].strip("/").replace("<", "").replace(">", "")
-            )
+            name = re.sub(r"\((\d+)\)", r"[\1]", said["funcStack"].strip("/").replace("<", "").replace(">", ""))
             stack = "\n".join(line for line in said["traceMarker"] if "site-packages/torch" not in line)
         else:
             where = "/".join(marker.module.split(".")) + "/" if marker.module else ""
@@ -272,9 +260,7 @@ class Oracle:
     def _number(self) -> None:
         """Workers, operator ids, ids of events."""
         known = {e.thread[0] for e in self.executions if not e.operator.unassociated}
-        assert set(self.workers) == known | {
-            k.process for k in self.what.kernels
-        }  # API calls alone make no worker
+        assert set(self.workers) == known | {k.process for k in self.what.kernels}  # API calls alone make no worker
         self.executions = [e for e in self.executions if e.thread[0] in self.workers]
         for execution in self.executions:
             execution.worker = self.workers.index(execution.thread[0])
@@ -352,9 +338,7 @@ def _inside(one: Range, other: Range) -> bool:
 class Window:
     """The figures of some iterations, of all workers or of one."""
 
-    def __init__(
-        self, oracle: Oracle, key: str | None, first: int, last: int | None, worker: int | None = None
-    ):
+    def __init__(self, oracle: Oracle, key: str | None, first: int, last: int | None, worker: int | None = None):
         self.oracle = oracle
         every = oracle.iterations(key)
         last = max(i.number for i in every) if last is None else last
@@ -408,14 +392,10 @@ class Window:
             + [(e.start, e.end) for e in o.executions if e.worker == mine],
         }  # fmt: skip
         inside = {name: clipped(spans, one.start, one.end) for name, spans in classes.items()}  # type: ignore[arg-type]
-        edges = sorted(
-            {one.start, one.end, *(t for spans in inside.values() for span in spans for t in span)}
-        )
+        edges = sorted({one.start, one.end, *(t for spans in inside.values() for span in spans for t in span)})
         out = dict.fromkeys(PARTS, 0)
         for a, b in pairwise(edges):
-            owner = next(
-                (n for n, spans in inside.items() if any(x <= a and b <= y for x, y in spans)), "other"
-            )
+            owner = next((n for n, spans in inside.items() if any(x <= a and b <= y for x, y in spans)), "other")
             out[owner] += b - a
         return out
 
@@ -432,9 +412,7 @@ class Window:
             reached = e.raw.end if reached is None else max(reached, e.raw.end)
         pid = self.oracle.workers[worker]
         sync = [
-            (c.start, c.end)
-            for c in self.oracle.what.launches
-            if c.process == pid and "Synchronize" in (c.name or "")
+            (c.start, c.end) for c in self.oracle.what.launches if c.process == pid and "Synchronize" in (c.name or "")
         ]
         out = {
             "kernels": len(kernels), "tc_kernels": sum(bool(e.tc) for e in kernels),
@@ -454,9 +432,7 @@ class Window:
         memory = [e.span for e in every if e.kind != "kernel" and not e.between]
         blocks = [(*e.span, min(prod(e.raw.grid), sms)) for e in every if e.kind == "kernel"] if sms else []
         for one in (i for i in self.iterations if i.worker == worker):
-            k, c, m, s, n = (
-                clipped(x, one.start, one.end) for x in (compute, comm, memory, sync, kernels_of)
-            )
+            k, c, m, s, n = (clipped(x, one.start, one.end) for x in (compute, comm, memory, sync, kernels_of))
             out["busy_ns"] += length(k + c + m)
             out["late_ns"] += length(clipped(late, one.start, one.end))
             out["kernel_busy_ns"] += length(n)
@@ -727,9 +703,7 @@ def _rows_of_nsys(connection: sqlite3.Connection) -> tuple[Recording, dict[int, 
         f"select {common}, demangledName, gridX, gridY, gridZ, blockX, blockY, blockZ from CUPTI_ACTIVITY_KIND_KERNEL"
     ):
         out.kernels.append(Kernel(names[code], *at, grid=(gx, gy, gz), block=(bx, by, bz)))
-    for *at, size, kind in connection.execute(
-        f"select {common}, bytes, copyKind from CUPTI_ACTIVITY_KIND_MEMCPY"
-    ):
+    for *at, size, kind in connection.execute(f"select {common}, bytes, copyKind from CUPTI_ACTIVITY_KIND_MEMCPY"):
         out.kernels.append(Kernel("", *at, size=size, copy_kind=kind))
     for *at, size in connection.execute(f"select {common}, bytes from CUPTI_ACTIVITY_KIND_MEMSET"):
         out.kernels.append(Kernel("", *at, size=size))

@@ -44,8 +44,7 @@ def compare(action: dict[str, Any], folder: Path, code: int, **inputs: str) -> t
     values = {name: one.get("default", "") for name, one in action["inputs"].items()} | inputs
     lines = step(action, "Compare")
     environment = {
-        name: values[text.removeprefix("${{ inputs.").removesuffix(" }}")]
-        for name, text in lines["env"].items()
+        name: values[text.removeprefix("${{ inputs.").removesuffix(" }}")] for name, text in lines["env"].items()
     }
     environment |= {
         "PATH": f"{folder}/bin:{os.environ['PATH']}", "STUB_CODE": str(code), "TMPDIR": str(folder),

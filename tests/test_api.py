@@ -21,9 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def typed() -> dict[str, str]:
     """Public name -> module, as the block for type checkers in the package has them."""
     tree = ast.parse((ROOT / "pyprof" / "__init__.py").read_text(encoding="utf-8"))
-    block = next(
-        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     found = {}
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
@@ -51,9 +49,7 @@ def test_a_type_checker_knows_every_public_name(tmp_path):
     """One run of mypy for all, in the repository and as `make lint` runs it, whose cache it has."""
     names, wrong, readme = (tmp_path / f"{name}.py" for name in ("names", "wrong", "readme"))
     names.write_text("import pyprof\n" + "".join(f"reveal_type(pyprof.{name})\n" for name in pyprof._HOME))
-    wrong.write_text(
-        "import pyprof\npyprof.initt()\npyprof.load('x', nonsense=True)\npyprof.load(3).report()\n"
-    )
+    wrong.write_text("import pyprof\npyprof.initt()\npyprof.load('x', nonsense=True)\npyprof.load(3).report()\n")
     readme.write_text(snippets())
     words = [sys.executable, "-m", "mypy", names, wrong, readme]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=False)

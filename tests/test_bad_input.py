@@ -420,9 +420,7 @@ def test_times_of_a_net_dict_that_no_sum_can_hold(tmp_path, capsys):
     path.write_text("{'kShortName': 'a', 'kDuration': 999999999999999999}\n" * 50)
     assert cli.prof([str(path)]) == 1
     assert f"{path}: its times add up to more than 146 years" in capsys.readouterr().err
-    path.write_text(
-        "{'kShortName': 'a', 'kDuration': 9223372036854775807}\n{'kShortName': 'b', 'kDuration': 4}\n"
-    )
+    path.write_text("{'kShortName': 'a', 'kDuration': 9223372036854775807}\n{'kShortName': 'b', 'kDuration': 4}\n")
     assert cli.prof(["-c", "kernel,sil", str(path)]) == 0  # the first is no time
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1:] == ["a 0", "b 4"]

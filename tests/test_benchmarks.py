@@ -31,9 +31,7 @@ def test_every_benchmark_can_be_imported(root: Path) -> None:
 
 @pytest.mark.long
 def test_each_stage_of_parse_is_measured(root: Path, tmp_path: Path) -> None:
-    printed = run(
-        root, "parse.py", "--sizes", "1000", "--variants", "0", "--rounds", "1", "--folder", str(tmp_path)
-    )
+    printed = run(root, "parse.py", "--sizes", "1000", "--variants", "0", "--rounds", "1", "--folder", str(tmp_path))
     for stage in (
         "SQLite's own walk",
         "loader.load",

@@ -41,9 +41,7 @@ HF = "/env/lib/python3.11/site-packages/transformers/pytorch_utils.py:119"
         ((), None),
     ],
 )
-def test_the_caller_is_the_innermost_frame_outside_libraries(
-    frames: tuple[str, ...], expected: str | None
-) -> None:
+def test_the_caller_is_the_innermost_frame_outside_libraries(frames: tuple[str, ...], expected: str | None) -> None:
     assert caller(frames) == expected
 
 

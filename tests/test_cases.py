@@ -66,9 +66,7 @@ def test_events_that_had_not_ended(case: Load):
 
 def test_a_kernel_that_lasts_over_the_next_ones(case: Load):
     prof = case("a13")
-    assert prof.database.rows("select max(duration_ns), count(*) from event where kind = 0") == [
-        (100_000, 10)
-    ]
+    assert prof.database.rows("select max(duration_ns), count(*) from event where kind = 0") == [(100_000, 10)]
     assert "impossible times" in str(prof.findings["problem"].tolist())
     assert "Step 20.0 ms" in str(prof.overview)
 
@@ -100,9 +98,7 @@ def test_replays_of_graphs_as_a_whole(case: Load):
     prof = case("a23")
     step = prof.overview.figures.step
     assert round(step.busy or 0) == 81
-    assert prof.database.rows("select count(*), sum(duration_ns) from event where kind = 4") == [
-        (20, 16_000_000)
-    ]
+    assert prof.database.rows("select count(*), sum(duration_ns) from event where kind = 4") == [(20, 16_000_000)]
     assert not {"R03", "R05", "R06"} & {one.rule.id for one in prof.outcomes if one.finding}
 
 

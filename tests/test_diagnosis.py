@@ -18,9 +18,7 @@ SEED = 1_000  # none of the page's
     pytest.param(base, fault, id=f"{fault.what}-{base.name}", marks=[pytest.mark.long] if turn else [])
     for number, fault in enumerate(FAULTS) for turn, base in enumerate((BASES[number % 2], BASES[1 - number % 2]))
 ])  # fmt: skip
-def test_the_first_finding_is_the_fault_and_its_saving_the_cost(
-    base: Base, fault: Fault, tmp_path: Path
-) -> None:
+def test_the_first_finding_is_the_fault_and_its_saving_the_cost(base: Base, fault: Fault, tmp_path: Path) -> None:
     found = diagnosis.judge(tmp_path, base, fault, SEED, 4_500 * US)
     step = base.kernels * base.length
     if found.true < 0.02 * step:  # too little to be found for sure, and to be claimed
@@ -39,9 +37,7 @@ def test_without_a_fault_nothing_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_page_on_accuracy_is_true(
-    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
-) -> None:
+def test_the_page_on_accuracy_is_true(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> None:
     diagnosis.main()
     page, file = capsys.readouterr().out, diagnosis.ROOT / "docs" / "accuracy.md"
     simulated, heading, recorded = file.read_text(encoding="utf-8").partition("\n## Programs before")

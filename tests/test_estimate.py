@@ -227,11 +227,7 @@ class KernelInterface:
         return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
 
     def run(self, *args, grid, **kwargs):
-        return (
-            self.fn.run(*args, grid=grid, **kwargs)
-            if isinstance(self.fn, KernelInterface)
-            else self.fn(*args)
-        )
+        return self.fn.run(*args, grid=grid, **kwargs) if isinstance(self.fn, KernelInterface) else self.fn(*args)
 
 
 @pytest.fixture
@@ -277,9 +273,7 @@ def test_a_formula_may_be_registered_again_but_not_over_one_of_ours():
         return 1, 1
 
     pyprof.cost("estimate_tests::again")(lambda x: (2, 2))
-    call = custom.Call(
-        "estimate_tests", "estimate_tests::again", (custom.Arg("", custom.Tensor((3,), "int8")),)
-    )
+    call = custom.Call("estimate_tests", "estimate_tests::again", (custom.Arg("", custom.Tensor((3,), "int8")),))
     try:
         assert custom.lookup(call).flops == 2
     finally:
@@ -668,13 +662,9 @@ def test_operators_that_are_given_functions_cost_what_runs_inside():
     taken = pyprof.estimate(lambda: torch.cond(torch.tensor(True), lambda x: x @ x, lambda x: x + x, (w,)))
     assert _steps(taken) == [("__matmul__", each)]
     grad = w.clone().requires_grad_()
-    taken = pyprof.estimate(
-        lambda: torch.cond(torch.tensor(False), lambda x: x @ x, lambda x: x + x, (grad,))
-    )
+    taken = pyprof.estimate(lambda: torch.cond(torch.tensor(False), lambda x: x @ x, lambda x: x + x, (grad,)))
     assert taken.flops.sum() == 64
-    turns = pyprof.estimate(
-        lambda: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x @ w), (torch.tensor(0), w))
-    )
+    turns = pyprof.estimate(lambda: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x @ w), (torch.tensor(0), w)))
     assert [flops for op, flops in _steps(turns) if op == "__matmul__"] == [each] * 3
     slices = pyprof.estimate(mapped, lambda x: x @ w, torch.ones(4, 3, 8))
     assert [flops for op, flops in _steps(slices) if op == "__matmul__"] == [2 * 3 * 8 * 8] * 4

@@ -26,9 +26,7 @@ from tests.waiting import HANG
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 PAIR = ["fast.py", "slow.py"]  # whole training runs, without a line of PyProf
-OF_ONE = [
-    name for name in EXAMPLES if name not in ("ddp.py", *PAIR)
-]  # those of one process and one recording
+OF_ONE = [name for name in EXAMPLES if name not in ("ddp.py", *PAIR)]  # those of one process and one recording
 FIRST = "simple.py"
 TRAINED = {"lenet.py", "transformer.py", "resnet50.py"}  # those with an optimizer
 COLUMNS = ("idx", "dir", "phase", "mod", "op", "module", "trace", "layer", "params", "sil", "flops", "bytes")
@@ -106,9 +104,7 @@ def table(tmp_path_factory, forks):
 
 def flops(rows: list[dict[str, str]], **where: str) -> list[int]:
     """FLOPs of the rows that agree with `where`, without the helpers that carry none."""
-    found = [
-        int(row["flops"]) for row in rows if all(row[column] == value for column, value in where.items())
-    ]
+    found = [int(row["flops"]) for row in rows if all(row[column] == value for column, value in where.items())]
     return [count for count in found if count]
 
 
@@ -182,9 +178,7 @@ def test_lenet_flops_by_hand(module, forward, products, bias, table):
     backward = [forward * n for n in products] + bias
     assert flops(rows, module=module, op=op, dir="bprop") == backward
     lines = {
-        row["trace"].split(",")[-1].rsplit("/", 1)[-1]
-        for row in rows
-        if (row["module"], row["op"]) == (module, op)
+        row["trace"].split(",")[-1].rsplit("/", 1)[-1] for row in rows if (row["module"], row["op"]) == (module, op)
     }
     assert lines == {line_of("lenet.py", f"self.{module}(")}
 
@@ -259,9 +253,7 @@ def test_the_slow_training_is_slow_for_the_reasons_that_the_fast_one_lacks(tmp_p
     assert calls["slow.py"]["lstm_cell"] == 28 * steps
     assert [calls["fast.py"][name] for name in ("interpolate", "argmax", "lstm")] == [1, steps, steps]
     if len(os.sched_getaffinity(0)) > 1:  # with one processor a worker would gain nothing
-        first, last = (
-            int(line_of("slow.py", text).split(":")[1]) for text in ("picture = ", "return small[")
-        )
+        first, last = (int(line_of("slow.py", text).split(":")[1]) for text in ("picture = ", "return small["))
         waits = findings["slow.py"].loc["R09", "evidence"]
         lines = {wait["source"].rsplit("/", 1)[-1] for wait in waits if wait["source"]}
         assert lines <= {f"slow.py:{line}" for line in range(first, last + 1)}

@@ -16,9 +16,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.waiting import HANG
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not shutil.which("gcc"), reason="no Linux with gcc"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("gcc"), reason="no Linux with gcc")
 
 COMMANDS = ("recording", "save", "aggregate", "export", "parse", "report")
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "half": 0}

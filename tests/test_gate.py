@@ -216,9 +216,7 @@ def test_too_few_iterations_are_no_verdict(files):
 
 
 def test_what_is_not_recorded_is_no_verdict(files):
-    result = gate(
-        files, "base", "same", "memory>1%", "op:attention>1%", "module:net>1%", "idle:synchronization>1us"
-    )
+    result = gate(files, "base", "same", "memory>1%", "op:attention>1%", "module:net>1%", "idle:synchronization>1us")
     assert [outcome.status for outcome in result.outcomes] == [UNKNOWN, UNKNOWN, UNKNOWN, PASS]
 
 
@@ -248,9 +246,7 @@ def test_small_operators_are_left_out_and_counted(tmp_path):
 def test_new_and_removed_operators_are_named(tmp_path):
     pair = {
         "base": write(tmp_path / "a.json", steps(8, **{NORM: 90_000})),
-        "other": write(
-            tmp_path / "b.json", steps(8, **{"aten::gelu": 80_000}), {**KERNELS, "aten::gelu": "gelu"}
-        ),
+        "other": write(tmp_path / "b.json", steps(8, **{"aten::gelu": 80_000}), {**KERNELS, "aten::gelu": "gelu"}),
     }
     result = gate(pair, "base", "other", "op:*>1%", "op:gelu>10us")
     assert list(result.new) == ["gelu"]
@@ -268,9 +264,7 @@ def test_a_renamed_operator_is_compared_with_its_former_name(tmp_path):
         "other": write(tmp_path / "b.json", slower, {**KERNELS, "aten::mm_out": KERNELS[MM]}),
     }
     result = gate(pair, "base", "other", "op:*>5%")
-    assert [one.name for one in result.outcomes[0].comparisons if one.status == FAIL] == [
-        "op:mm / mm_out fprop"
-    ]
+    assert [one.name for one in result.outcomes[0].comparisons if one.status == FAIL] == ["op:mm / mm_out fprop"]
     assert not result.new
 
 
@@ -305,8 +299,7 @@ def test_runs_of_a_side_are_the_samples_if_there_are_enough(tmp_path):
 
 def test_the_same_input_has_the_same_verdict(files):
     first, second = (
-        outputs.data(gate(files, "base", "slower", "step_time>1%", "op:*>1%", "kernel:*>1%"))
-        for _ in range(2)
+        outputs.data(gate(files, "base", "slower", "step_time>1%", "op:*>1%", "kernel:*>1%")) for _ in range(2)
     )
     assert first == second
 
@@ -373,9 +366,7 @@ def test_an_increase_is_significant_exactly_if_it_exceeds_the_margin():
     rng = np.random.default_rng(1)
     significant = []
     for _ in range(30):
-        rows = (
-            np.exp(rng.standard_normal((12, 6))) * np.repeat([1.0, rng.choice([1.0, 3.0, 10.0])], 6)[:, None]
-        )
+        rows = np.exp(rng.standard_normal((12, 6))) * np.repeat([1.0, rng.choice([1.0, 3.0, 10.0])], 6)[:, None]
         result = differences(rows[:6], rows[6:], np.zeros(6), np.full(6, 0.01))
         assert ((result.other - result.base > result.margin) == (result.p <= ALPHA)).all()
         significant += (result.p <= ALPHA).tolist()
@@ -399,19 +390,12 @@ def _tries(spread: float, share: float, tries: int, n: int = 10, figures: int = 
     conditions = [parse("op:*>1%")]
     alarms = hits = 0
     for number in range(tries):
-        sides = [
-            pd.DataFrame(1e6 * (1 + spread * rng.standard_normal((n, figures))), columns=names)
-            for _ in range(2)
-        ]
-        table = verdict.Table(
-            (sides[0], sides[1]), ([0] * n, [0] * n), [{name: name for name in names}], [0], {}, {}
-        )
+        sides = [pd.DataFrame(1e6 * (1 + spread * rng.standard_normal((n, figures))), columns=names) for _ in range(2)]
+        table = verdict.Table((sides[0], sides[1]), ([0] * n, [0] * n), [{name: name for name in names}], [0], {}, {})
         alarms += verdict.judge(table, conditions).status == FAIL
         column = names[number % figures]
         sides[1][column] *= 1 + share
-        failed = [
-            one.name for one in verdict.judge(table, conditions).outcomes[0].comparisons if one.status == FAIL
-        ]
+        failed = [one.name for one in verdict.judge(table, conditions).outcomes[0].comparisons if one.status == FAIL]
         hits += column in failed
     return alarms, hits
 
@@ -535,10 +519,7 @@ def test_names_of_a_recording_have_no_effect_on_a_terminal_a_page_or_xml(files, 
     root = ElementTree.fromstring(paths["junit"].read_text())
     messages = [one.get("message") for one in root.iter("failure")]
     assert any("evil|&\"'k" in message for message in messages)
-    assert (
-        json.loads(paths["verdict"].read_text())["conditions"][0]["comparisons"][0]["name"]
-        == f"op:{EVIL[6:]} fprop"
-    )
+    assert json.loads(paths["verdict"].read_text())["conditions"][0]["comparisons"][0]["name"] == f"op:{EVIL[6:]} fprop"
 
 
 def test_several_runs_of_a_side_on_the_command_line(files, capsys):

@@ -69,9 +69,7 @@ def test_a_capture_has_the_kernels_of_torchs_trace(name: str):
     assert len(theirs) == sum(event.get("cat") == "kernel" for event in raw)
 
 
-@pytest.mark.parametrize(
-    "name", few([name for name in PROGRAMS if name != "loader_workers"])
-)  # its loader's threads
+@pytest.mark.parametrize("name", few([name for name in PROGRAMS if name != "loader_workers"]))  # its loader's threads
 def test_a_capture_has_the_operators_of_torchs_trace(name: str):
     raw = json.loads(unpacked(f"{name}.pt.trace.json").read_bytes())["traceEvents"]
     theirs = Counter(event["name"] for event in raw if event.get("cat") == "cpu_op")
@@ -157,8 +155,7 @@ def counted() -> tuple[pd.DataFrame, list[dict[str, Any]]]:
     frame = kernels(captured("counters")).sort_values("start_ns").reset_index(drop=True)
     rows = list(csv.DictReader(unpacked("counters.csv").read_text().splitlines()))
     return frame, [
-        {key: value if key in ("range", "kernel") else float(value) for key, value in row.items()}
-        for row in rows
+        {key: value if key in ("range", "kernel") else float(value) for key, value in row.items()} for row in rows
     ]
 
 
@@ -180,9 +177,7 @@ def test_flops_of_products_are_those_that_the_hardware_counts():
     assert len(more) == 2  # forward and backward
     for kernel, row in more:
         assert kernel_names.kind(kernel["full_name"]) == "attention"
-        assert (
-            1 < row["tensor_ops"] / kernel["flops"] < 1 + 2 * 64 / 2048
-        )  # blocks of up to 128 rows, of 2048
+        assert 1 < row["tensor_ops"] / kernel["flops"] < 1 + 2 * 64 / 2048  # blocks of up to 128 rows, of 2048
 
 
 def test_bytes_of_a_kernel_that_streams_are_moved_but_for_the_cache():
@@ -227,9 +222,7 @@ def test_records_of_cupti_are_decoded():
     def call(driver: bool, number: int) -> str:
         return str(names["calls"][f"{'driver' if driver else 'runtime'} {number}"])
 
-    found = decode(
-        [Buffer(data, len(data))], records.sizes(130001) | {EXTERNAL: 24}, Names(texts.__getitem__, call)
-    )
+    found = decode([Buffer(data, len(data))], records.sizes(130001) | {EXTERNAL: 24}, Names(texts.__getitem__, call))
     assert found.lost == {}
     assert found.count(KERNEL) == 1000 + 2 * 20  # a product of these sizes is split along k, and added up
     assert found.count(COPY) == 1
@@ -303,10 +296,7 @@ def test_reports_agree_on_the_time_of_all_kernels(name: str):
         assert profile.report("operator")["device_self_ns"].sum() == total
         assert profile.kernels["duration_ns"][profile.kernels["step"].notna()].sum() == total
         frame = kernels(profile)
-        assert (
-            profile.report("kernel_summary")["total_ns"].sum()
-            == frame["duration_ns"][frame["step"].notna()].sum()
-        )
+        assert profile.report("kernel_summary")["total_ns"].sum() == frame["duration_ns"][frame["step"].notna()].sum()
 
 
 @pytest.mark.parametrize("name", ["transformer_bf16", "two_streams", "generation"])
@@ -336,9 +326,7 @@ def test_a_product_under_autocast_moves_16_bits():
 def test_no_product_is_faster_than_the_roofline(name: str):
     """Data of small products may come from the L2 cache, whose bandwidth is above the roofline's."""
     frame = kernels(captured(name))
-    products = np.array(
-        [kernel_names.kind(text) in kernel_names.PRODUCTS for text in frame["full_name"]], bool
-    )
+    products = np.array([kernel_names.kind(text) in kernel_names.PRODUCTS for text in frame["full_name"]], bool)
     large = frame[products & (frame["bytes"] > L2)]
     assert (large["roofline_ns"].dropna() <= large["duration_ns"][large["roofline_ns"].notna()]).all()
 
@@ -349,9 +337,7 @@ def test_what_prepares_a_gradient_carries_none_of_it():
     assert len(helpers) == 2 * 4
     assert (helpers["flops"] == 0).all()
     backward = frame[(frame["op"] == "conv2d") & (frame["direction"] == "bprop")]
-    backward = backward[
-        ~backward["full_name"].str.contains("CUDAFunctor")
-    ]  # the engine adds gradients of a residual
+    backward = backward[~backward["full_name"].str.contains("CUDAFunctor")]  # the engine adds gradients of a residual
     for part in ("_dgrad_", "_wgrad_"):  # each gradient is one product of the size of the forward
         own = backward[backward["full_name"].str.contains(part)].groupby(["op_id", "step"])["flops"].sum()
         whole = backward.groupby(["op_id", "step"])["flops"].sum().loc[own.index]

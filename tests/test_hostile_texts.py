@@ -213,9 +213,7 @@ def test_memory_that_is_not_enough(
 
 def test_a_name_that_is_no_utf_8(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is a name like any other."""
-    path, database = (
-        tmp_path / os.fsdecode(name) for name in (b"lat\xe9in.sqlite", b"lat\xe9in_dldb.sqlite")
-    )
+    path, database = (tmp_path / os.fsdecode(name) for name in (b"lat\xe9in.sqlite", b"lat\xe9in_dldb.sqlite"))
     shutil.copyfile(recorded, path)
     for words in (
         ["save", "-o", str(database)], ["report"], ["prof"], ["parse"], ["info"],

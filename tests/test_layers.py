@@ -155,15 +155,11 @@ def wrong_imports(name: str, package: str, source: str) -> list[str]:
     here, wrong = folder(name), []
     allowed = STANDS_ON[here]
     # The root of capture stands on its folders, which may import of it only `capture/__init__.py`.
-    whole = tuple(
-        f"{one}." for one in allowed if one != "capture" or here.split(".")[0] != "capture" or here == one
-    )
+    whole = tuple(f"{one}." for one in allowed if one != "capture" or here.split(".")[0] != "capture" or here == one)
     for module in imports(source, package):
         if module.split(".")[0] == "torch" and here.split(".")[0] != "capture":
             wrong.append(f"{name} imports {module}: only capture may")
-        target = next(
-            (m for m in (module, module.rpartition(".")[0]) if m in MODULES and m != "pyprof"), None
-        )
+        target = next((m for m in (module, module.rpartition(".")[0]) if m in MODULES and m != "pyprof"), None)
         if target is None or (name in SCRIPTS and target.startswith("pyprof.commands")):
             continue
         below = target.removeprefix("pyprof.")
@@ -190,9 +186,7 @@ def graph() -> dict[str, set[str]]:
         targets = {name if name in MODULES else name.rpartition(".")[0] for name in named}
         out[module] = {name for name in targets if name in MODULES and name not in (module, "pyprof")}
         # `from package import module` names the package too, which needs nothing of the module.
-        out[module] -= {
-            name for name in out[module] if any(other.startswith(f"{name}.") for other in out[module])
-        }
+        out[module] -= {name for name in out[module] if any(other.startswith(f"{name}.") for other in out[module])}
     return out
 
 
@@ -238,16 +232,12 @@ def test_import_of_the_package_is_light():
     assert not loaded_by("import pyprof") & heavy
 
 
-@pytest.mark.parametrize(
-    "module", ["commands.parse", "commands.prof", "profiles", "parse.info", "commands.main"]
-)
+@pytest.mark.parametrize("module", ["commands.parse", "commands.prof", "profiles", "parse.info", "commands.main"])
 def test_offline_parts_never_load_torch(module):
     assert "torch" not in loaded_by(f"import pyprof.{module}")
 
 
-@pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)], ids=" ".join
-)
+@pytest.mark.parametrize("words", [["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
 def test_help_loads_nothing_heavy(words):
     heavy = {"torch", "pandas", "pyarrow", "numpy", "rich", "sqlite3"}
     command = f"try:\n    with redirect_stdout(StringIO()): main({words!r})\nexcept SystemExit: pass"
@@ -263,9 +253,7 @@ def test_what_help_lists_without_importing_it_is_what_is_registered():
     from pyprof.reports import every
     from pyprof.reports.diff import BY
 
-    assert [(key, heading) for key, heading, _ in prof.columns()] == [
-        (c.key, c.heading) for c in COLUMNS.values()
-    ]
+    assert [(key, heading) for key, heading, _ in prof.columns()] == [(c.key, c.heading) for c in COLUMNS.values()]
     assert all(COLUMNS[key].doc.startswith(text.rstrip(".")) for key, _, text in prof.columns())
     assert report.listed() == {one.name: one.title for one in every()}
     assert report.options() == sorted({option.name for one in every() for option in one.options})

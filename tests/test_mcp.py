@@ -79,9 +79,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def answers(recording: Path) -> dict[str, Answer]:
     """What one server says of the recording."""
-    (first,) = profiles.load(recording).query("select min(id) as id from kernels where op_id = 'LINEAR_1'")[
-        "id"
-    ]
+    (first,) = profiles.load(recording).query("select min(id) as id from kernels where op_id = 'LINEAR_1'")["id"]
     calls = CALLS | {
         "same": call("compare", base=recording.name, new=recording.name, limit=500),
         "event": call("explain", kind="event", id=str(first)),
@@ -160,9 +158,7 @@ def test_the_client_in_the_docs_prints_what_they_say(
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m pyprof "$@"\n')
     command.chmod(0o755)
     program = found[1].replace('"pyprof"', repr(str(command)))
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=HANG
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=HANG)
     if request.config.getoption("--regold"):
         page.write_text(text.replace(found[2], done.stdout), encoding="utf-8")
     else:
@@ -215,9 +211,7 @@ def test_a_query_without_end_is_stopped(recording: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(mcp_server, "SECONDS", 0.2)
     server = mcp_server.server([str(recording)], "http://localhost:8000")
     endless = "with recursive t(a) as (select 1 union all select a + 1 from t) select count(*) from t"
-    with pytest.raises(
-        mcp_server.ToolError, match=r"took more than 0\.2 s and was stopped\. Select fewer rows\.$"
-    ):
+    with pytest.raises(mcp_server.ToolError, match=r"took more than 0\.2 s and was stopped\. Select fewer rows\.$"):
         anyio.run(server.call_tool, "query", {"sql": endless})
 
 
@@ -290,9 +284,7 @@ def _a_log_by_a_link(folder: Path, target: Path) -> None:
     (folder / "net.sqlite-wal").symlink_to(target)
 
 
-@pytest.mark.parametrize(
-    "write", [_run_with_a_link, _captures_by_a_link, _a_capture_by_a_link, _a_log_by_a_link]
-)
+@pytest.mark.parametrize("write", [_run_with_a_link, _captures_by_a_link, _a_capture_by_a_link, _a_log_by_a_link])
 @pytest.mark.parametrize("name", ["sub", "top"])
 def test_a_link_leads_no_profile_out_of_the_folders(
     write: Callable[[Path, Path], None], name: str, tmp_path: Path

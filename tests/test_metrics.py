@@ -26,9 +26,7 @@ ONE = Worker(0, "rank0", 400, (100, 300), PART)
 OTHER = Worker(1, "rank1", 200, (200,), dict.fromkeys(PARTS, 0) | {"cpu": 200})
 GPU = Device(0, 0, 400, SUMS, "a", 5, 80)
 IDLE = Device(0, 1, 400, {}, "a", 0, 80)
-HALF = Device(
-    1, 0, 200, dict.fromkeys(SUMS, 0) | {"busy_ns": 20, "kernel_busy_ns": 20, "kernel_ns": 20}, "b", 2, None
-)
+HALF = Device(1, 0, 200, dict.fromkeys(SUMS, 0) | {"busy_ns": 20, "kernel_busy_ns": 20, "kernel_ns": 20}, "b", 2, None)
 FACTS = {
     "worker.a.overhead.sites_ns": "30", "worker.b.overhead.sites_ns": "20", "worker.b.pauses_ns": "10",
     "overhead.window_ns": "300",  # the same in both
@@ -74,9 +72,7 @@ def test_a_figure_is_what_a_hand_works_out(name):
     assert value(name, WINDOW) == EXPECTED[name]
 
 
-WITHOUT_GPU = Window(
-    (ONE,), (), {"kernel_events_gpu_ns": 160, "eligible_kernel_ns": 9}, {"gpu": "none", "io": "none"}
-)
+WITHOUT_GPU = Window((ONE,), (), {"kernel_events_gpu_ns": 160, "eligible_kernel_ns": 9}, {"gpu": "none", "io": "none"})
 KNOWN_WITHOUT = {
     "wall_time", "iterations", "average_iteration", "median_iteration", "iteration_std", "iteration_variation",
     "dataloader_share", "cpu_share", "other_share",

@@ -59,9 +59,7 @@ def test_nothing_gets_its_name_before_it_is_on_the_disk(
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_disk_that_fails_leaves_what_was_there(
-    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fails_leaves_what_was_there(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "net.sqlite"
     path.write_text("old")
 

@@ -164,9 +164,7 @@ def test_the_oldest_requirements_are_the_lower_bounds(monkeypatch):
     pinned = dict(line.split("==") for line in lines if "==" in line)
     for name, bound in declared.items():
         assert (pinned[name] + ".").startswith(bound + "."), name
-    assert (
-        f"Python {found['python_requires'].removeprefix('>=')} or later" in (ROOT / "README.md").read_text()
-    )
+    assert f"Python {found['python_requires'].removeprefix('>=')} or later" in (ROOT / "README.md").read_text()
 
 
 def test_constraints_name_one_version_of_every_requirement(monkeypatch):
@@ -204,9 +202,7 @@ def test_links_between_pages_lead_somewhere():
     pages = [path for path in tracked() if path.suffix == ".md"]
     for page in pages:
         headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
-        anchors[page.resolve()] = {
-            re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-") for text in headings
-        }
+        anchors[page.resolve()] = {re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-") for text in headings}
     broken = []
     for page in pages:
         for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -221,9 +217,7 @@ def test_capture_without_torch_is_one_sentence(root, tmp_path):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
     for words in (["-m", "pyprof", "run", "x.py"], ["-c", "import pyprof; pyprof.init()"]):
-        done = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, env=environment, cwd=tmp_path
-        )
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, cwd=tmp_path)
         assert done.returncode == 1
         assert "this Python has no torch" in done.stderr.splitlines()[-1]
     assert "Traceback" in done.stderr  # Python's own, for a program; the command has printed none
@@ -235,6 +229,4 @@ def test_the_reading_path_is_short() -> None:
     path = text.partition("## Reading path")[2].partition("\n## ")[0]
     files = re.findall(r"`([a-z_/]+\.(?:py|sql))`", path)
     assert 18 <= len(files) <= 22
-    assert (
-        sum(len((ROOT / "pyprof" / name).read_text(encoding="utf-8").splitlines()) for name in files) <= 4_500
-    )
+    assert sum(len((ROOT / "pyprof" / name).read_text(encoding="utf-8").splitlines()) for name in files) <= 4_500

@@ -97,9 +97,7 @@ def test_without_a_set_it_is_skipped(pytester, run):
     written(pytester, 1)
     first = run("-rs")
     first.assert_outcomes(skipped=1)
-    first.stdout.fnmatch_lines(
-        ["*no recording of training to compare with; save one with --pyprof-save SET*"]
-    )
+    first.stdout.fnmatch_lines(["*no recording of training to compare with; save one with --pyprof-save SET*"])
 
 
 def test_a_regression_fails_the_test_and_names_the_operator(pytester, run):
@@ -146,9 +144,7 @@ def test_a_recording_in_several_files_is_saved_as_a_database(pytester, run):
     run("--pyprof-compare", "main").assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(
-    "words", [("--pyprof-save", "../up"), ("--pyprof-compare", ".."), ("--pyprof-save", "a/b")]
-)
+@pytest.mark.parametrize("words", [("--pyprof-save", "../up"), ("--pyprof-compare", ".."), ("--pyprof-save", "a/b")])
 def test_a_set_is_no_path(words, pytester, run):
     written(pytester, 1)
     result = run(*words)

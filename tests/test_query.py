@@ -88,9 +88,7 @@ def test_kernels_are_those_of_the_reports(prof: profiles.Profile) -> None:
             assert own == pytest.approx(other, rel=1e-9, nan_ok=True)
         # The report leaves out the efficiency of kernels whose work another one carries: their roofline is 0.
         efficiency = rows[name][4]
-        assert efficiency == pytest.approx(
-            0.0 if math.isnan(rates[2]) and efficiency == 0 else rates[2], nan_ok=True
-        )
+        assert efficiency == pytest.approx(0.0 if math.isnan(rates[2]) and efficiency == 0 else rates[2], nan_ok=True)
     places = prof.report("detail").set_index("op_id")
     for op_id, calls, gpu, line, phase in prof.query(
         "select op_id, calls, gpu_ns, source_line, phase from operators where kernels"
@@ -183,9 +181,7 @@ def test_a_query_of_one_long_instruction_is_stopped(text: str, recording: Path) 
         assert row == (1,)  # the next one is answered
 
 
-def test_the_process_of_the_command_runs_no_query(
-    run: Run, recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_process_of_the_command_runs_no_query(run: Run, recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing could end a long instruction there."""
     monkeypatch.setattr(Queries, "__init__", None)
     assert run(recording, "select 6 * 7 as x", "--format", "csv").out == "x\n42\n"
@@ -271,9 +267,7 @@ def test_formats_and_limits(run: Run, recording: Path, monkeypatch: pytest.Monke
 
 def test_a_recording_without_a_gpu_and_hostile_names(run: Run, tmp_path: Path) -> None:
     name = "aten::mm\x1b[31m\n<b>"
-    path = build.write_capture(
-        tmp_path / "cpu.sqlite", build.recording(f"aten::mm, seq = 1\n    > 10 {name!r}")
-    )
+    path = build.write_capture(tmp_path / "cpu.sqlite", build.recording(f"aten::mm, seq = 1\n    > 10 {name!r}"))
     profile = profiles.load(path)
     for view in VIEWS:
         profile.query(f"select * from {view}")

@@ -73,8 +73,7 @@ def test_work_of_the_step_before_is_in_no_step(load: Load, before: list[Event], 
 def test_a_kernel_without_a_launch_is_in_the_step_of_its_stream(load: Load) -> None:
     """The host is in step 1 when the kernel runs between those of step 0."""
     events = [
-        kineto.annotation(f"ProfilerStep#{i}", (1000 + i * 100) * 1000, (1100 + i * 100) * 1000)
-        for i in range(2)
+        kineto.annotation(f"ProfilerStep#{i}", (1000 + i * 100) * 1000, (1100 + i * 100) * 1000) for i in range(2)
     ]
     for step in range(2):
         for i in range(2):
@@ -150,9 +149,7 @@ def test_a_long_step_is_a_finding_with_its_cause(load: Load) -> None:
     assert (
         found["problem"]
         .iloc[0]
-        .startswith(
-            "One step takes far longer than the others: step 5 takes 2.50 ms, 25.0 times the median of 100 us."
-        )
+        .startswith("One step takes far longer than the others: step 5 takes 2.50 ms, 25.0 times the median of 100 us.")
     )
     assert "save" in found["problem"].iloc[0]
     assert found["saving_ns"].iloc[0] == 6 * 100_000  # no more than the six steps take

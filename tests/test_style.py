@@ -163,9 +163,7 @@ def test_sql_names_kinds_of_events_and_ranges() -> None:
         f"{name}: {match[0]}"
         for name, each in nodes().items()
         for node in each
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and (match := bare.search(node.value))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (match := bare.search(node.value))
     }
     assert {text for text in wrong if not under(text.partition(":")[0], "store/kinds.py")} == set()
 

@@ -59,8 +59,7 @@ class Terminal:
     @property
     def screen(self) -> str:
         return "\n".join(
-            "".join(segment.text for segment in strip)
-            for strip in self.app.screen._compositor.render_strips()
+            "".join(segment.text for segment in strip) for strip in self.app.screen._compositor.render_strips()
         )
 
     @property
@@ -153,9 +152,7 @@ def test_the_overview_is_that_of_the_report(prof: profiles.Profile) -> None:
             assert f"{row.share:.1f} % {duration(row.time)}" in screen
         assert "Time with known operator 100 %, line 100 %, module 72.3 %" in screen
         (bar,) = [line.strip() for line in terminal.screen.splitlines() if line.strip().startswith("FFF")]
-        assert bar.count("l") / len(bar) == pytest.approx(
-            dict(facts.step.parts)["launch_bound"] / 100, abs=0.01
-        )
+        assert bar.count("l") / len(bar) == pytest.approx(dict(facts.step.parts)["launch_bound"] / 100, abs=0.01)
 
     drive(prof, steps)
 
@@ -189,9 +186,7 @@ def test_the_figures_on_the_screen_are_those_of_the_report(prof: profiles.Profil
             table = table.sort_values(sort, ascending=False, kind="stable").astype(object)
             table = table.where(table.notna(), None)
             described = {column.key: column for column in find(report).columns}
-            names = [
-                short_name(text) if report == "kernel_summary" else text or "(none)" for text in table[name]
-            ]
+            names = [short_name(text) if report == "kernel_summary" else text or "(none)" for text in table[name]]
             screen = await terminal.press(*keys)
             rows = len(terminal.rows)
             assert rows == min(len(table), 34)
@@ -386,9 +381,7 @@ def test_enter_shows_details_and_o_the_address(prof: profiles.Profile) -> None:
     links = drive(prof, steps).addresses
     assert [link.partition("#/")[2].partition("?")[0] for link in links] == [
         "overview" if number == 7 else view
-        for number, view in enumerate(
-            ("operators", "gpus", "lines", "operators", "operators", "operators", "overview")
-        )
+        for number, view in enumerate(("operators", "gpus", "lines", "operators", "operators", "operators", "overview"))
     ]
     assert links[3].endswith("by=type&types.f.type=%3Dlinear")
     assert "operators.f.name=%3Daten%3A%3Acopy_" in links[4]
@@ -423,9 +416,7 @@ def test_small_terminals_have_the_name_and_the_cursor(prof: profiles.Profile, si
         if size == (80, 24):
             assert "Calls" in terminal.screen
             assert "Share" in terminal.screen
-            assert any(
-                line.startswith("> multi_tensor_apply_kernel") for line in terminal.screen.splitlines()
-            )
+            assert any(line.startswith("> multi_tensor_apply_kernel") for line in terminal.screen.splitlines())
 
     drive(prof, steps, size)
 
@@ -575,9 +566,7 @@ def test_an_error_of_the_file_is_a_sentence(prof: profiles.Profile, monkeypatch:
 # --- the command
 
 
-def test_what_is_no_terminal_leads_to_the_report(
-    prof: profiles.Profile, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_terminal_leads_to_the_report(prof: profiles.Profile, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.start("top", [str(prof.path)]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""

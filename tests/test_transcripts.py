@@ -58,9 +58,7 @@ class Block(NamedTuple):
 
     @property
     def recordings(self) -> set[str]:
-        return {
-            word for step in self.steps if step.runs for word in step.words if word in OWN or word in OTHERS
-        }
+        return {word for step in self.steps if step.runs for word in step.words if word in OWN or word in OTHERS}
 
 
 def steps(text: str) -> list[Step]:
@@ -160,9 +158,7 @@ def write(block: Block, said: list[tuple[Step, list[str]]]) -> None:
         old = head + "".join(f"{line}\n" for line in step.printed)
         assert new.count(old) == 1
         new = new.replace(old, head + "".join(f"{line}\n" for line in lines))
-    block.page.write_text(
-        text.replace(f"```console\n{block.text}```", f"```console\n{new}```"), encoding="utf-8"
-    )
+    block.page.write_text(text.replace(f"```console\n{block.text}```", f"```console\n{new}```"), encoding="utf-8")
 
 
 def test_every_recording_that_can_be_had_is_on_a_page() -> None:

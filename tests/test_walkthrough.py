@@ -155,9 +155,7 @@ def rewrite(page: str, text: str, clone: Path) -> None:
     for step in block.steps:
         lines = step.printed
         if not exempt(step.command):
-            lines = as_cut(
-                on_a_terminal(["bash", "-eo", "pipefail", "-c", step.command], clone), step.printed
-            )
+            lines = as_cut(on_a_terminal(["bash", "-eo", "pipefail", "-c", step.command], clone), step.printed)
         said.append((step, lines))
     write(block, said)
 
@@ -177,9 +175,7 @@ def test_the_tutorial_leads_from_the_slow_example_to_the_fast_one() -> None:
     source, fast = ((ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("slow.py", "fast.py"))
     for language, text in blocks("docs/guide.md"):
         source = edited(source, text) if language == "diff" else source
-    assert ast.dump(ast.Module(ast.parse(source).body[1:], [])) == ast.dump(
-        ast.Module(ast.parse(fast).body[1:], [])
-    )
+    assert ast.dump(ast.Module(ast.parse(source).body[1:], [])) == ast.dump(ast.Module(ast.parse(fast).body[1:], []))
 
 
 def test_exemptions_are_used() -> None:

@@ -196,9 +196,7 @@ def test_bill_of_materials(content: dict[str, bytes]) -> None:
         assert digest["alg"] == "SHA-512"
         integrity = "sha512-" + base64.b64encode(bytes.fromhex(digest["content"])).decode()
         assert integrity in {one.get("integrity") for one in locked().values()}
-    required = {
-        part["name"]: part["scope"] for part in parts.values() if part["purl"].startswith("pkg:pypi/")
-    }
+    required = {part["name"]: part["scope"] for part in parts.values() if part["purl"].startswith("pkg:pypi/")}
     assert required["numpy"] == "required"
     assert required["fastapi"] == "optional"
 

@@ -38,9 +38,7 @@ class Net(nn.Module):
 
 def record(path, model, foreach, stacks):
     """Train for some steps and write the trace of those after the first two."""
-    data = TensorDataset(
-        torch.randn((STEPS + 2) * BATCH, 3, 32, 32), torch.randint(10, ((STEPS + 2) * BATCH,))
-    )
+    data = TensorDataset(torch.randn((STEPS + 2) * BATCH, 3, 32, 32), torch.randint(10, ((STEPS + 2) * BATCH,)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=foreach)
     criterion = nn.CrossEntropyLoss()
     with tempfile.TemporaryDirectory() as folder:

@@ -56,11 +56,7 @@ def program(command: Sequence[str]) -> str:
 
 def is_launcher(name: str) -> bool:
     """Return whether a program only starts others."""
-    return (
-        os.path.basename(name) in _LAUNCHERS
-        or name.split(".__main__")[0] in _LAUNCHERS
-        or name.endswith(_ENDS)
-    )
+    return os.path.basename(name) in _LAUNCHERS or name.split(".__main__")[0] in _LAUNCHERS or name.endswith(_ENDS)
 
 
 class Finder:

@@ -221,11 +221,7 @@ def init(
         output = ranks.inherited_output() or (DEFAULT_OUTPUT if settings.plan else None)
     if output:
         _end_triggered()
-    free = (
-        control.plan is None
-        and recorder.observer is None
-        and (control.session is None or control.background())
-    )
+    free = control.plan is None and recorder.observer is None and (control.session is None or control.background())
     if settings.disabled:
         control.recorded = True
     elif output and free and not ranks.imports_script():
@@ -340,9 +336,7 @@ def new_session(
         _say_once(f"nothing is recorded: {reason}")
         return _session(None)
     try:
-        session = _session(
-            output or control.output, max_events, options=session_options or options(control.options)
-        )
+        session = _session(output or control.output, max_events, options=session_options or options(control.options))
     except CaptureError as error:
         control.recorded = True
         _say_once(f"{error} Nothing is recorded.")
@@ -575,19 +569,13 @@ def choose_window() -> None:
     Closed windows of torch.cuda.profiler have a file of their own, which is written now.
     """
     _end_triggered()
-    if (
-        control.whole_run
-        and control.session is not None
-        and not (control.implicit or control.session.is_open)
-    ):
+    if control.whole_run and control.session is not None and not (control.implicit or control.session.is_open):
         finish()
     control.interrupt()
     if control.session is None:
         return
     if not control.implicit:
-        raise CaptureError(
-            "PyProf is already recording: end that window with pyprof.stop() or leave profile() first."
-        )
+        raise CaptureError("PyProf is already recording: end that window with pyprof.stop() or leave profile() first.")
     control.session.discard()
     control.session, control.whole_run, control.implicit = None, False, False
 

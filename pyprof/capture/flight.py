@@ -312,9 +312,7 @@ class flight:
             place = f" at {place_of(frame)[0]}" if frame is not None else ""
             self._request = time_ns(), f"{signal.Signals(number).name} came{place}."
 
-    def _raised(
-        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
+    def _raised(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         self._failed(error)
         self._before["sys"](kind, error, traceback)
 

@@ -106,9 +106,7 @@ def _install_cuda_profiler(registry: Registry, listener: Listener) -> None:
 
     follow(profiler, "start", True, needs_cuda=True)
     follow(profiler, "stop", False, needs_cuda=True)
-    runtime = getattr(
-        torch._C, "_cudart", None
-    )  # only in a build with CUDA: the module behind torch.cuda.cudart()
+    runtime = getattr(torch._C, "_cudart", None)  # only in a build with CUDA: the module behind torch.cuda.cudart()
     if runtime is not None:
         follow(runtime, "cudaProfilerStart", True, needs_cuda=False)
         follow(runtime, "cudaProfilerStop", False, needs_cuda=False)

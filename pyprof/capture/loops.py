@@ -103,9 +103,7 @@ def _check(window: tuple[int, int], named: dict[str, object]) -> None:
     if beside:
         raise UsageError(f"window and {beside[0]}: name one of them, since a window is a whole schedule.")
     if not (isinstance(window, tuple) and len(window) == 2 and 0 <= window[0] < window[1]):
-        raise UsageError(
-            f"window={window}: expected the first step and the one after the last, as in (10, 15)."
-        )
+        raise UsageError(f"window={window}: expected the first step and the one after the last, as in (10, 15).")
 
 
 def _records(ranks: Collection[int] | None) -> bool:
@@ -135,9 +133,7 @@ def profiled(
     """
     path = output if isinstance(output, str) else None
     if loop and options.get("window") is not None:
-        raise UsageError(
-            "profiled(): window is for calls that are steps; with loop=True use wait and active."
-        )
+        raise UsageError("profiled(): window is for calls that are steps; with loop=True use wait and active.")
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):

@@ -96,9 +96,7 @@ class Trigger:
         control = self._control
         busy = control.session is not None and not control.background()
         if busy or recorder.observer is not None:
-            raise CaptureError(
-                "it is already recording, or waits for the steps selected on its command line."
-            )
+            raise CaptureError("it is already recording, or waits for the steps selected on its command line.")
         if ranges.plan.tool is not None:
             raise CaptureError(f"it runs under {ranges.plan.tool}, which records it.")
         if reason := torch_internals.unsupported():

@@ -79,11 +79,7 @@ class SessionData:
         now = time_ns()
         if waiting:
             if not self._waiting:
-                self.drop(
-                    {
-                        "stretches without operators: torch's profiler could not go on in the middle of a call": 1
-                    }
-                )
+                self.drop({"stretches without operators: torch's profiler could not go on in the middle of a call": 1})
             self._waiting = self._waiting or now
         elif self._waiting:
             self.pauses.append(PauseRow(self._waiting, max(now, self._waiting), 0, NO_OPERATORS))
@@ -148,9 +144,7 @@ class SessionData:
         self.ranges = [row for row in self.ranges if row.start < limit]
         self.operators = self.operators.take(np.flatnonzero(self.operators.start < limit))
         remaining = len(self.calls) + len(self.ranges) + len(self.operators)
-        self.drop(
-            {f"operators, calls and ranges after the first {max_events} events": len(starts) - remaining}
-        )
+        self.drop({f"operators, calls and ranges after the first {max_events} events": len(starts) - remaining})
         return limit
 
     def is_empty(self, records: Records) -> bool:

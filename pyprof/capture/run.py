@@ -53,9 +53,7 @@ def run(
     if not nvtx_ranges.attached():  # else the tool writes the file
         refuse_unwritable(ranks.named(output, ranks.rank()))
     if os.path.exists(script) and os.path.exists(output) and os.path.samefile(script, output):
-        raise UsageError(
-            f"-o {output}: the recording would take the name of the script. Choose another file."
-        )
+        raise UsageError(f"-o {output}: the recording would take the name of the script. Choose another file.")
     with as_main(script, args, module) as execute:
         controller.init_only()
         controller.record_run(output, max_events, plan, options)
@@ -78,11 +76,7 @@ def _finish(script: str, output: str, earlier: ranks.Files) -> None:
     """End the recording. A process that only started ranks has nothing to write: their files are named instead."""
     files = ranks.files(output) if ranks.rank() is None else {}
     written = sorted(name for name, state in files.items() if earlier.get(name) != state)
-    if (
-        not (written and controller.leave_out_empty())
-        and controller.finish() is None
-        and not controller.recorded()
-    ):
+    if not (written and controller.leave_out_empty()) and controller.finish() is None and not controller.recorded():
         print(f"pyprof: {script} opened no window, nothing was recorded.", file=sys.stderr)
     if written:
         controller.control.ranks_wrote = True
@@ -102,9 +96,7 @@ def as_main(script: str, args: list[str], module: bool = False) -> Iterator[Call
         spec, code = _module(script)
         path = spec.origin or script
         sys.argv = [path, *args]
-        attributes = dict(
-            __spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached
-        )
+        attributes = dict(__spec__=spec, __package__=spec.parent, __loader__=spec.loader, __cached__=spec.cached)
     else:
         stdin = script == "-"
         path = "<stdin>" if stdin else os.path.abspath(script)  # python's name for it, also in tracebacks
@@ -195,10 +187,7 @@ def _name_threads(ended: threading.Event) -> None:
     if ended.wait(_PATIENCE):
         return
     frames = sys._current_frames()
-    waiting = [
-        f"{thread.name!r}{_location(frames.get(thread.ident or 0))}"
-        for thread in _left_behind()[:_MAX_LISTED]
-    ]
+    waiting = [f"{thread.name!r}{_location(frames.get(thread.ident or 0))}" for thread in _left_behind()[:_MAX_LISTED]]
     if waiting:
         print(
             f"pyprof: the script is over, and waits for its threads: {', '.join(waiting)}. Ctrl-C ends the wait; the "
@@ -209,11 +198,7 @@ def _name_threads(ended: threading.Event) -> None:
 
 def _location(frame: FrameType | None) -> str:
     """Return the line of the program that a thread has reached, else that of Python's library."""
-    frames = (
-        ()
-        if frame is None
-        else tuple(f"{f.f_code.co_filename}:{line}" for f, line in traceback.walk_stack(frame))
-    )
+    frames = () if frame is None else tuple(f"{f.f_code.co_filename}:{line}" for f, line in traceback.walk_stack(frame))
     return f" at {caller(frames[::-1]) or frames[0]}" if frames else ""
 
 

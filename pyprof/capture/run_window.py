@@ -53,9 +53,7 @@ def plan(steps: str | None, delay: float | None, duration: float | None) -> Plan
     if delay is None and duration is None:
         return None
     for name, value, expected in (("--delay", delay, "0 or more"), ("--duration", duration, "more than 0")):
-        if value is not None and not (
-            math.isfinite(value) and (value > 0 or (value == 0 and delay is value))
-        ):
+        if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and delay is value))):
             raise UsageError(f"{name} {value:g}: expected seconds, {expected}.")
     return Times(delay or 0.0, duration)
 
@@ -71,9 +69,7 @@ def _bounds(text: str) -> tuple[int, int | None]:
         raise UsageError(f"--steps {text}: expected FIRST:END, such as 10:15 for the steps 10 to 14.")
     first, end = int(match[1] or 0), int(match[2]) if match[2] else None
     if end is not None and end <= first:
-        raise UsageError(
-            f"--steps {text} is empty: the end is exclusive, so {first}:{first + 1} records step {first}."
-        )
+        raise UsageError(f"--steps {text} is empty: the end is exclusive, so {first}:{first + 1} records step {first}.")
     return first, end
 
 

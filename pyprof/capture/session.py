@@ -195,9 +195,7 @@ class Session:
         if not (kineto.ALL_THREADS or self.operators_given_up):
             calls = sum(len(state.calls) // 6 for state in recorder.threads if state.tid != self._kineto.tid)
             if calls:
-                recorder.drop(
-                    "operators of calls on other threads, which torch before 2.7 does not record", calls
-                )
+                recorder.drop("operators of calls on other threads, which torch before 2.7 does not record", calls)
         if recorder.excess:
             recorder.drop(f"calls after the first {self.max_events} events", recorder.excess)
         self.data.drop(recorder.lost)
@@ -442,9 +440,7 @@ class Session:
         try:
             process_name = " ".join(sys.argv[:1]) or "python"
             with gc_disabled():
-                rotation.put(
-                    self.path, self.output, lambda before: write(self.path, recording, process_name, before)
-                )
+                rotation.put(self.path, self.output, lambda before: write(self.path, recording, process_name, before))
         except CaptureError as error:
             raise CaptureError(f"{self.output}: {error}") from error
         counts = [

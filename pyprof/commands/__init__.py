@@ -40,9 +40,7 @@ GROUP = "pyprof.commands"
 
 def names() -> dict[str, str]:
     """Return every command with its line of help; that of another package names the package."""
-    external = {
-        name: f"of {point.dist.name}" if point.dist else "" for name, point in extensions(GROUP).items()
-    }
+    external = {name: f"of {point.dist.name}" if point.dist else "" for name, point in extensions(GROUP).items()}
     return external | COMMANDS
 
 

@@ -35,13 +35,17 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("base", help=RECORDING)
     parser.add_argument("other", help="run to compare with the base")
     parser.add_argument(
-        "--by", choices=("step", "operator", "kernel"), default="step",
+        "--by",
+        choices=("step", "operator", "kernel"),
+        default="step",
         help="subject of a row; default: %(default)s",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--per", choices=("iteration", "run"), default="iteration",
+        "--per",
+        choices=("iteration", "run"),
+        default="iteration",
         help="means per iteration, or sums over all of them; default: %(default)s",
-    )  # fmt: skip
+    )
     for name in ("base", "other"):
         parser.add_argument(
             f"--{name}-worker", metavar="NAME", help=f"limit the {name} to one worker; default: all workers"
@@ -124,9 +128,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     conditions = list(dict.fromkeys(parse(condition) for condition in arguments.fail_on))
     for name, default in _OF_TABLE.items():
         if getattr(arguments, name) != default:
-            raise UsageError(
-                f"--{name} is for the table; with --fail-on use --verdict, --summary or --junit."
-            )
+            raise UsageError(f"--{name} is for the table; with --fail-on use --verdict, --summary or --junit.")
     sides = [[arguments.base, *arguments.base_run], [arguments.other, *arguments.other_run]]
     targets = {name: getattr(arguments, name) for name in _FILES if getattr(arguments, name) is not None}
     for target in targets.values():
@@ -157,6 +159,4 @@ def _write(path: str, content: str) -> None:
         with atomic_file.named(path) as name, open(name, "w", encoding="utf-8", newline="\n") as file:
             file.write(content)
     except OSError as error:
-        raise PyProfError(
-            f"{path} cannot be written ({error.strerror or error}). Choose another file."
-        ) from error
+        raise PyProfError(f"{path} cannot be written ({error.strerror or error}). Choose another file.") from error

@@ -23,9 +23,7 @@ from pyprof.core.frame import say
 NAME = "zz_pyprof.pth"
 _MARK = "# Written by `pyprof enable`, removed by `pyprof disable`.\n"
 _CONDITION = " or ".join(f"os.environ.get('{name}')" for name in VARIABLES)
-_TRY = (
-    "try:\\n import pyprof.capture.autostart as autostart\\n autostart.install()\\nexcept Exception:\\n pass"
-)
+_TRY = "try:\\n import pyprof.capture.autostart as autostart\\n autostart.install()\\nexcept Exception:\\n pass"
 LINE = f'{_MARK}import os; exec("{_TRY}") if {_CONDITION} else None\n'
 _LOOK = "import sys; sys.exit('pyprof.capture.autostart' not in sys.modules)"
 
@@ -57,9 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise CaptureError(
             f"{path} cannot be written ({error.strerror or error}). Use an environment that you can write to."
         ) from error
-    print(
-        f"{path}: written. Programs of this environment that import torch are recorded if one of these is set:"
-    )
+    print(f"{path}: written. Programs of this environment that import torch are recorded if one of these is set:")
     print(
         "PYPROF_OUTPUT=net.sqlite  the whole run     PYPROF_STEPS=10:15  these steps     PYPROF_TRIGGER=1  on request"
     )
@@ -84,7 +80,5 @@ def _is_importable() -> bool:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with suppress(OSError):
         command = [sys.executable, "-c", _LOOK]
-        return not subprocess.run(
-            command, env={**environment, "PYPROF_TRIGGER": "1"}, cwd="/", check=False
-        ).returncode
+        return not subprocess.run(command, env={**environment, "PYPROF_TRIGGER": "1"}, cwd="/", check=False).returncode
     return False

@@ -11,8 +11,7 @@ from pyprof.core.arguments import Parser, positive_int
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.description = (
-        "Run a script once and print the cost of its calls, by module. "
-        "Example: pyprof estimate --depth 2 model.py"
+        "Run a script once and print the cost of its calls, by module. Example: pyprof estimate --depth 2 model.py"
     )
     parser.add_argument(
         "--depth", metavar="N", type=positive_int, default=3,

@@ -25,10 +25,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", help=RECORDING)
     add_run(parser)
     parser.add_argument(
-        "--format", choices=formats(), default="chrome",
+        "--format",
+        choices=formats(),
+        default="chrome",
         help="chrome: trace JSON for Perfetto; collapsed: stacks of GPU time for flamegraph.pl; speedscope: stacks of "
         "GPU and of CPU time; default: %(default)s",
-    )  # fmt: skip
+    )
     add_output_options(parser, "file to write; OUT.gz is compressed", "OUT", required=True)
     parser.add_argument(
         "--start",

@@ -14,8 +14,7 @@ from pyprof.core.arguments import Parser, add_run
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.description = (
-        "Print what a recording contains: counts, facts of the run, what was lost. "
-        "Example: pyprof info net.sqlite"
+        "Print what a recording contains: counts, facts of the run, what was lost. Example: pyprof info net.sqlite"
     )
     parser.add_argument(
         "file",

@@ -19,13 +19,17 @@ def add_arguments(parser: Parser) -> None:
         'Example for a client: {"command": "pyprof", "args": ["mcp", "net.sqlite"]}'
     )
     parser.add_argument(
-        "file", nargs="*", default=["."],
+        "file",
+        nargs="*",
+        default=["."],
         help=f"{RECORDING}, or a folder below which all may be read; default: the current folder",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--page", metavar="URL", default="http://localhost:8000",
+        "--page",
+        metavar="URL",
+        default="http://localhost:8000",
         help="address at which `pyprof view` runs, for links in answers; default: %(default)s",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

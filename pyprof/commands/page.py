@@ -28,9 +28,10 @@ def add_arguments(parser: Parser) -> None:
     add_output_options(parser, "page to write", "HTML", required=True)
     add_iterations(parser)
     parser.add_argument(
-        "--anonymous", action="store_true",
+        "--anonymous",
+        action="store_true",
         help="replace paths and names of files, hosts, users and modules by numbers",
-    )  # fmt: skip
+    )
     add_timeout(parser)
 
 

@@ -28,9 +28,7 @@ def add_arguments(parser: Parser) -> None:
         default="dict",
         help="Python literals or JSON; default: %(default)s",
     )
-    parser.add_argument(
-        "--memory", action="store_true", help="include memory copies and sets; default: kernels only"
-    )
+    parser.add_argument("--memory", action="store_true", help="include memory copies and sets; default: kernels only")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -69,6 +67,4 @@ def _write(path: str, blocks: Iterable[memoryview]) -> None:
         with atomic_file.named(path) as name, open(name, "wb") as out:
             out.writelines(blocks)
     except OSError as error:
-        raise FormatError(
-            f"{path} cannot be written ({error.strerror or error}); choose another -o."
-        ) from error
+        raise FormatError(f"{path} cannot be written ({error.strerror or error}); choose another -o.") from error

@@ -40,9 +40,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.epilog = f"columns:\n{listed}"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "file", nargs="?", help="net.dict or a recording; default, and -: net.dict from stdin"
-    )
+    parser.add_argument("file", nargs="?", help="net.dict or a recording; default, and -: net.dict from stdin")
     add_run(parser)
     parser.add_argument(
         "-c", metavar="COLUMNS", default=_DEFAULT, help="columns, comma-separated; default: %(default)s"
@@ -50,9 +48,10 @@ def add_arguments(parser: Parser) -> None:
     style = parser.add_mutually_exclusive_group()
     style.add_argument("--csv", action="store_true", help="comma-separated, every field quoted")
     parser.add_argument(
-        "--raw", action="store_true",
+        "--raw",
+        action="store_true",
         help="raw texts; default: control characters are escaped, and spreadsheet formulas disarmed in --csv",
-    )  # fmt: skip
+    )
     style.add_argument(
         "-w",
         metavar="N",
@@ -134,6 +133,4 @@ def _rows(file: str | None, memory: bool, run: str | None) -> tuple[Rows, str, H
         profile = Profile(loader.load(*folder.choose(path, run)), memory)
         return profile.rows, file, profile.hardware
     except OSError as error:
-        raise FormatError(
-            f"{file} cannot be read ({error.strerror}); expected a net.dict or a recording."
-        ) from None
+        raise FormatError(f"{file} cannot be read ({error.strerror}); expected a net.dict or a recording.") from None

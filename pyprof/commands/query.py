@@ -72,9 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
             bounds = Bounds(limit, characters=_MOST_TEXT)
             answer = queries.answer(Query(profile.database.path, arguments.file, text, bounds))
         if answer.more and len(answer.rows) != limit:
-            raise PyProfError(
-                f"the rows have more than {_MOST_TEXT >> 20} MB of text; select fewer rows or columns."
-            )
+            raise PyProfError(f"the rows have more than {_MOST_TEXT >> 20} MB of text; select fewer rows or columns.")
         frame = answer.frame()
         _, table = render_report(report._replace(columns=described(answer)), profile.source(), arguments)
     write_stdout(table)

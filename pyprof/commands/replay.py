@@ -22,9 +22,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--row", metavar="N", type=int, help="print the script of this row; default: list the rows, by time"
     )
-    parser.add_argument(
-        "--name", metavar="NAME", help="only operators of this name, such as aten::mm; default: all"
-    )
+    parser.add_argument("--name", metavar="NAME", help="only operators of this name, such as aten::mm; default: all")
     add_timeout(parser)
 
 
@@ -43,9 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
         on_gpu = source.gpu
     if not rows:
         what = f"no operator {arguments.name!r}" if arguments.name else "no operator"
-        raise UsageError(
-            f"{arguments.file}: {what} with recorded arguments; record shapes, or see `pyprof info`."
-        )
+        raise UsageError(f"{arguments.file}: {what} with recorded arguments; record shapes, or see `pyprof info`.")
     if arguments.row is None:
         print("\n".join(listed(rows, on_gpu)))
         return

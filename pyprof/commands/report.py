@@ -41,8 +41,7 @@ _OPTION = r'Option\(\s*"(\w+)"'
 def listed() -> dict[str, str]:
     """Return the title of each report by name; one of another package names the package."""
     external = {
-        name: f"of {point.dist.name}" if point.dist else ""
-        for name, point in extensions("pyprof.reports").items()
+        name: f"of {point.dist.name}" if point.dist else "" for name, point in extensions("pyprof.reports").items()
     }
     own = {row[0]: row[1] for row in declared("pyprof.reports", _REPORT)}
     return dict(sorted((external | own).items()))
@@ -63,14 +62,11 @@ def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
     parser.intermixed = True  # `report op_type --format csv FILE`
     parser.description = (
-        "Print a report of a recording or a profile database. "
-        "Example: pyprof report op_type net.sqlite --format csv"
+        "Print a report of a recording or a profile database. Example: pyprof report op_type net.sqlite --format csv"
     )
     parser.epilog = names()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "name", nargs="?", help="name of the report, one of those below; without one: an overview"
-    )
+    parser.add_argument("name", nargs="?", help="name of the report, one of those below; without one: an overview")
     parser.add_argument("file", nargs="?", help=RECORDING)
     add_run(parser)
     add_iterations(parser)
@@ -156,9 +152,7 @@ def _overview(arguments: argparse.Namespace, choices: dict[str, str]) -> None:
 
 
 @contextmanager
-def open_profiles(
-    arguments: argparse.Namespace, *paths: str, summary: bool = False
-) -> Iterator[list[Profile]]:
+def open_profiles(arguments: argparse.Namespace, *paths: str, summary: bool = False) -> Iterator[list[Profile]]:
     """Open recordings, with the iterations and the timeout of a command line, and progress on a terminal. `summary`: as
     of `Profile.open`."""
     from pyprof.core.stages import MINIMAL, Stages

@@ -21,13 +21,16 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("script", help="Python script, - for stdin, or a module after -m")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments passed to the script")
     parser.add_argument(
-        "-m", dest="module", action="store_true",
+        "-m",
+        dest="module",
+        action="store_true",
         help="run a module, named in place of the script, as python -m does",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--strict", action="store_true",
+        "--strict",
+        action="store_true",
         help="exit with 74 if a recording could not be written, or none was; default: the script's exit code",
-    )  # fmt: skip
+    )
     parser.add_argument("--quiet", action="store_true", help="print no overview of the recording at the end")
     where = parser.add_argument_group("output")
     where.add_argument(
@@ -36,9 +39,10 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     when = parser.add_argument_group("window")
     when.add_argument(
-        "--steps", metavar="A:B",
+        "--steps",
+        metavar="A:B",
         help="record steps A to B-1: pyprof.step() ends one, else the first optimizer's step(); default: all",
-    )  # fmt: skip
+    )
     when.add_argument(
         "-y", "--delay", metavar="SECONDS", type=float, help="seconds to wait before recording; default: 0"
     )
@@ -62,9 +66,11 @@ def add_arguments(parser: Parser) -> None:
         help="cpu: record the Python stack of running threads every 10 ms; default: %(default)s",
     )  # fmt: skip
     what.add_argument(
-        "--collector", choices=COLLECTORS, default="auto",
+        "--collector",
+        choices=COLLECTORS,
+        default="auto",
         help="GPU collector: torch's profiler, CUPTI, or none; default: %(default)s (kineto on a GPU)",
-    )  # fmt: skip
+    )
     what.add_argument(
         "--sync",
         action="store_true",
@@ -85,9 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script under capture; return its exit code."""
     from pyprof.overview.ending import Ending
 
-    ending = (
-        None if arguments.quiet else Ending()
-    )  # before torch: atexit calls last what was registered first
+    ending = None if arguments.quiet else Ending()  # before torch: atexit calls last what was registered first
     run_script = load_module("pyprof.capture.run").run  # says so if torch is missing
     plan = load_module("pyprof.capture.run_window").plan(arguments.steps, arguments.delay, arguments.duration)
     options = load_module("pyprof.capture.core.options").of_command(arguments)

@@ -19,19 +19,18 @@ from pyprof.core.arguments import (
 
 def add_arguments(parser: Parser) -> None:
     """Describe the command line."""
-    parser.description = (
-        "Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite"
-    )
+    parser.description = "Build a profile database from a recording. Example: pyprof save net.sqlite -o net_dldb.sqlite"
     parser.add_argument("file", help=RECORDING)
     add_run(parser)
     add_output_options(parser, "profile database to write", "DB", required=True)
     add_iterations(parser)
     add_timeout(parser)
     parser.add_argument(
-        "--scheduler", metavar="WHERE",
+        "--scheduler",
+        metavar="WHERE",
         help="read a folder, or a URL of recordings, on the workers of a Dask scheduler, tcp://HOST:PORT, or in "
         "processes of this machine, local or local:N; DB is then a folder or its URL (docs/fleet.md)",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

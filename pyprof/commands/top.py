@@ -24,17 +24,17 @@ def add_arguments(parser: Parser) -> None:
     add_timeout(parser)
     parser.add_argument("--worker", metavar="NAME", help="limit to one worker; default: all workers")
     parser.add_argument(
-        "--page", metavar="URL", default="http://localhost:8000",
+        "--page",
+        metavar="URL",
+        default="http://localhost:8000",
         help="address at which `pyprof view` runs, for the key o; default: %(default)s",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the file until the user quits, then print the addresses that they asked for."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout)) or os.environ.get("TERM") == "dumb":
-        raise UsageError(
-            "needs a terminal; `pyprof report FILE` prints the same figures to a pipe or a file."
-        )
+        raise UsageError("needs a terminal; `pyprof report FILE` prints the same figures to a pipe or a file.")
     if any(importlib.util.find_spec(name) is None for name in ("textual", "pydantic")):
         raise PyProfError(f"needs the packages textual and pydantic: {install('tui')} {WHERE}.")
     from pyprof.core.stages import MINIMAL, Stages

@@ -45,12 +45,8 @@ def add_arguments(parser: Parser) -> None:
         "Record the next steps of running programs that called pyprof.init(), or were started with "
         "PYPROF_TRIGGER after pyprof enable. Prints the files' names. Example: pyprof trigger 4711 --steps 5"
     )
-    parser.add_argument(
-        "pid", metavar="PID", nargs="+", type=_number, help="process; for several ranks each of them"
-    )
-    parser.add_argument(
-        "--steps", metavar="N", type=_number, default=5, help="steps to record; default: %(default)s"
-    )
+    parser.add_argument("pid", metavar="PID", nargs="+", type=_number, help="process; for several ranks each of them")
+    parser.add_argument("--steps", metavar="N", type=_number, default=5, help="steps to record; default: %(default)s")
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="net.sqlite",
         help="output file, with the number of a rank; an existing one is kept; default: %(default)s",
@@ -134,9 +130,7 @@ def _wait(boxes: dict[int, Mailbox]) -> bool:
             began = 0.0
             late = ", ".join(str(pid) for pid, box in waiting.items() if box.state == REQUESTED)
             if late:
-                _say(
-                    f"waiting for the end of a step (pyprof.step(), else an optimizer's or loader's) in {late}."
-                )
+                _say(f"waiting for the end of a step (pyprof.step(), else an optimizer's or loader's) in {late}.")
         time.sleep(_LOOK if waiting else 0)
     return failed
 

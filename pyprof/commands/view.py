@@ -30,19 +30,24 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("file", nargs="*", help=_FILE)
     parser.add_argument(
-        "--demo", action="store_true",
+        "--demo",
+        action="store_true",
         help="show the generated recording of a training on a GPU that PyProf contains, in place of FILE",
-    )  # fmt: skip
+    )
     _address(parser)
     parser.add_argument(
-        "--token", action=argparse.BooleanOptionalAction, default=True,
+        "--token",
+        action=argparse.BooleanOptionalAction,
+        default=True,
         help="require the token in the URL; default: yes",
-    )  # fmt: skip
+    )
     parser.add_argument("--source-root", metavar="DIR", help="folder below which source files may be shown")
     parser.add_argument(
-        "--public-origin", metavar="URL", type=_origin,
+        "--public-origin",
+        metavar="URL",
+        type=_origin,
         help="scheme, host and port of a proxy in front of the viewer, as in https://host:port",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--root-path",
         metavar="PREFIX",
@@ -56,9 +61,10 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     parser.add_argument(
-        "--jupyter", metavar="SOCKET",
+        "--jupyter",
+        metavar="SOCKET",
         help="for the launcher of JupyterLab: serve a folder on a Unix socket; end with the process that started it",
-    )  # fmt: skip
+    )
 
 
 def _address(parser: argparse.ArgumentParser) -> None:
@@ -72,9 +78,7 @@ def _address(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Serve until ctrl-C. Raises UsageError unless there is either a file or --demo."""
     if arguments.demo == bool(arguments.file):
-        raise UsageError(
-            "--demo takes no FILE." if arguments.demo else "name a FILE, or --demo for an example."
-        )
+        raise UsageError("--demo takes no FILE." if arguments.demo else "name a FILE, or --demo for an example.")
     if arguments.jupyter is not None and len(arguments.file) != 1:
         raise UsageError("--jupyter takes one folder.")
     from pyprof.server.serve import serve
@@ -140,15 +144,11 @@ def _prefix(text: str) -> str:
     ('/user/anna/proxy/8000', '')
     """
     if text and (not text.startswith("/") or "//" in text or quote(text, safe=_PATH) != text):
-        raise argparse.ArgumentTypeError(
-            f"invalid path {text!r}: expected a path of a URL, as in /proxy/8000"
-        )
+        raise argparse.ArgumentTypeError(f"invalid path {text!r}: expected a path of a URL, as in /proxy/8000")
     return text.rstrip("/")
 
 
 def _name(text: str) -> str:
     if not _HOST.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"invalid host name {text!r}: expected a name without scheme and port"
-        )
+        raise argparse.ArgumentTypeError(f"invalid host name {text!r}: expected a name without scheme and port")
     return text

@@ -77,10 +77,7 @@ def check_output(arguments: argparse.Namespace, *inputs: str) -> None:
     path = arguments.output
     if path is None:
         return
-    if any(
-        os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source)
-        for source in inputs
-    ):
+    if any(os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source) for source in inputs):
         raise UsageError(f"{path} is an input and would be replaced; name another file.")
     if _is_stream(path):
         return
@@ -120,13 +117,12 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def add_iterations(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the iterations to aggregate."""
     parser.add_argument("--iter-start", metavar="N", help="first iteration to aggregate; default: 0")
+    parser.add_argument("--iter-stop", metavar="N", help="last iteration, inclusive; default: the last")
     parser.add_argument(
-        "--iter-stop", metavar="N", help="last iteration, inclusive; default: the last"
-    )  # fmt: skip
-    parser.add_argument(
-        "--key-op", metavar="NAME",
+        "--key-op",
+        metavar="NAME",
         help="iterations end where this operator ends; default: steps marked by the program, else what repeats",
-    )  # fmt: skip
+    )
 
 
 def iteration_range(arguments: argparse.Namespace) -> tuple[int | None, int | None, str | None]:
@@ -135,26 +131,24 @@ def iteration_range(arguments: argparse.Namespace) -> tuple[int | None, int | No
     for name in ("iter_start", "iter_stop"):
         text = getattr(arguments, name)
         if text is not None and not (text.isascii() and text.isdecimal()):
-            raise UsageError(
-                f"--{name.replace('_', '-')}={text}: expected the number of an iteration, 0 or more."
-            )
+            raise UsageError(f"--{name.replace('_', '-')}={text}: expected the number of an iteration, 0 or more.")
         numbers.append(None if text is None else int(text))
     return numbers[0], numbers[1], arguments.key_op
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the format of a report."""
+    parser.add_argument("--format", default="table", help="csv, json, md, parquet or table; default: %(default)s")
     parser.add_argument(
-        "--format", default="table", help="csv, json, md, parquet or table; default: %(default)s"
+        "--wide",
+        action="store_true",
+        help="whole table on a terminal too; default: what fits its width, in suitable units",
     )
     parser.add_argument(
-        "--wide", action="store_true",
-        help="whole table on a terminal too; default: what fits its width, in suitable units",
-    )  # fmt: skip
-    parser.add_argument(
-        "--raw", action="store_true",
+        "--raw",
+        action="store_true",
         help="raw texts in csv; default: control characters are escaped and spreadsheet formulas disarmed",
-    )  # fmt: skip
+    )
     add_output_options(parser)
 
 
@@ -165,9 +159,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, with the second spelling of each option."""
-        actions = (
-            self._option_string_actions
-        )  # argparse's own, as _get_option_tuples below: the tests cover both
+        actions = self._option_string_actions  # argparse's own, as _get_option_tuples below: the tests cover both
         for name in [name for name in actions if name.startswith("--")]:
             actions.setdefault("--" + name[2:].replace("-", "_"), actions[name])
         return super().parse_known_args(args, namespace)

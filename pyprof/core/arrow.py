@@ -73,9 +73,7 @@ def bools(values: pa.Array) -> Bools:
     if not len(values):
         return np.empty(0, bool)
     bits = np.frombuffer(values.buffers()[1], np.uint8)
-    return np.unpackbits(bits, count=values.offset + len(values), bitorder="little")[values.offset :].view(
-        bool
-    )
+    return np.unpackbits(bits, count=values.offset + len(values), bitorder="little")[values.offset :].view(bool)
 
 
 def present(values: pa.Array) -> Bools:

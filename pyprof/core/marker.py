@@ -69,9 +69,7 @@ _COLLECTIVE = re.compile(
     r"|(?:nccl|rccl)(?:AllReduce|AllGather|AllToAll|AlltoAll|Broadcast|Bcast|Gather|Reduce|ReduceScatter|Scatter|Send|Recv)",
     re.IGNORECASE,
 )
-_COMPILED = re.compile(
-    r"^(?:Torch-Compiled Region\b|CompiledFunction(?:Backward)?$|(?:## )?Call CompiledFxGraph\b)"
-)
+_COMPILED = re.compile(r"^(?:Torch-Compiled Region\b|CompiledFunction(?:Backward)?$|(?:## )?Call CompiledFxGraph\b)")
 _QUALIFIED = re.compile(r"^[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+$")
 
 
@@ -379,9 +377,7 @@ def encode_place(trace: Iterable[str], module: str | None) -> str:
     return str({"traceMarker": list(trace)} | ({"module": module} if module else {}))
 
 
-def encode_classic(
-    call: Call, trace: Iterable[str], module: tuple[str, str] | None = None
-) -> tuple[str, ...]:
+def encode_classic(call: Call, trace: Iterable[str], module: tuple[str, str] | None = None) -> tuple[str, ...]:
     """Return the nested texts of the original, outermost first: stack, module (class, extra_repr) if any, arguments."""
     records: list[dict[str, Any]] = []
     for arg in call.args:

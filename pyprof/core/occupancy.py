@@ -84,12 +84,7 @@ def estimate(chip: Chip, block: Ints, blocks: Ints, registers: Ints, static: Int
     """Return occupancy in 0.01 %, `MISSING` where it is unknown. `block` is threads per block, `blocks` is blocks per
     grid."""
     valid = (block > 0) & (blocks > 0) & (registers != MISSING) & (static != MISSING) & (dynamic != MISSING)
-    if (
-        (chip.major, chip.minor) not in LIMITS
-        or not chip.multiprocessors
-        or not chip.threads
-        or not valid.any()
-    ):
+    if (chip.major, chip.minor) not in LIMITS or not chip.multiprocessors or not chip.threads or not valid.any():
         return np.full(len(block), MISSING, np.int64)
     fitting = resident(chip, *(np.where(valid, part, 1) for part in (block, registers, static + dynamic)))
     available = np.where(valid, blocks, 1) / chip.multiprocessors

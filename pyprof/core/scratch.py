@@ -116,7 +116,5 @@ def _prune(top: str) -> None:
 def _is_left(entry: os.DirEntry[str]) -> bool:
     status = entry.stat(follow_symlinks=False)
     return (
-        entry.is_dir(follow_symlinks=False)
-        and status.st_uid == os.getuid()
-        and status.st_mtime < time.time() - _FRESH
+        entry.is_dir(follow_symlinks=False) and status.st_uid == os.getuid() and status.st_mtime < time.time() - _FRESH
     )

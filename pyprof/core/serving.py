@@ -54,12 +54,8 @@ def step_of(text: str) -> Step | None:
         )
         if prefills is None or decodes is None:
             return None
-        phase = (
-            "mixed" if prefills and decodes else "prefill" if prefills else "decode" if decodes else "idle"
-        )
-        context = (
-            None if prefill_context is None or decode_context is None else prefill_context + decode_context
-        )
+        phase = "mixed" if prefills and decodes else "prefill" if prefills else "decode" if decodes else "idle"
+        context = None if prefill_context is None or decode_context is None else prefill_context + decode_context
         return Step(phase, prefills + decodes, prefills, decodes, new, decode_new, context)
     if match := _SGLANG.fullmatch(text):
         mode, count, new = match[1], int(match[2]), None if match[3] is None else int(match[3])

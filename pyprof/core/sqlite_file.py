@@ -91,16 +91,12 @@ class Database:
                 on_error.callback(self._connection.close)
                 self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 # A virtual table is code and has no pages.
-                names = self._connection.execute(
-                    "select name from sqlite_master where type = 'table' and rootpage > 0"
-                )
+                names = self._connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0")
                 self.tables = {name: self._columns(name) for (name,) in names.fetchall()}
                 self._closing = on_error.pop_all()
         # The second: its message quotes a damaged name. The third: no room for a copy, or nothing to copy.
         except (sqlite3.Error, UnicodeDecodeError, OSError, shutil.Error) as error:
-            raise FormatError(
-                f"{path}: SQLite cannot read it ({_reason(error)}). Export or copy it again."
-            ) from error
+            raise FormatError(f"{path}: SQLite cannot read it ({_reason(error)}). Export or copy it again.") from error
 
     def _columns(self, table: str) -> frozenset[str]:
         quoted = table.replace('"', '""')
@@ -130,9 +126,7 @@ class Database:
             return ()
         try:
             rows = [
-                self._connection.execute(
-                    f'select "{name}" from "{table}" order by rowid {way} limit 1'
-                ).fetchone()
+                self._connection.execute(f'select "{name}" from "{table}" order by rowid {way} limit 1').fetchone()
                 for name, way in zip(columns, ("asc", "desc"))
             ]
         except sqlite3.Error as error:
@@ -142,9 +136,7 @@ class Database:
     def count(self, *tables: str) -> int:
         """Return the total number of rows of several tables; missing ones have none."""
         try:
-            cursors = (
-                self._connection.execute(f'select count(*) from "{t}"') for t in tables if t in self.tables
-            )
+            cursors = (self._connection.execute(f'select count(*) from "{t}"') for t in tables if t in self.tables)
             return sum(cursor.fetchone()[0] for cursor in cursors)
         except sqlite3.Error as error:
             raise self._damaged(tables[0], error) from error
@@ -205,9 +197,7 @@ class Database:
             yield [pa.array(c, pa.int64() if i < numbers else pa.string()) for i, c in enumerate(columns)]
 
     def _damaged(self, table: str, error: Exception) -> FormatError:
-        return FormatError(
-            f"{self.path}: table {table} is damaged ({_reason(error)}). Export or copy the file again."
-        )
+        return FormatError(f"{self.path}: table {table} is damaged ({_reason(error)}). Export or copy the file again.")
 
 
 def _uri(file: Path, closing: ExitStack) -> str:

@@ -105,9 +105,7 @@ def contiguous(call: Call | None, strides: bool) -> dict[str, int]:
     tensors = [arg.value for arg in call.args if isinstance(arg.value, Tensor)]
     if name in FIRST_OPERAND and (strides or records_strides([call])):
         first, second = tensors[FIRST_OPERAND[name] : FIRST_OPERAND[name] + 2]
-        folds = (
-            len(first.shape) > 2 > len(second.shape) - 1
-        )  # all leading dimensions fold into M, none of which is M
+        folds = len(first.shape) > 2 > len(second.shape) - 1  # all leading dimensions fold into M, none of which is M
         letters |= _contiguous_letters(first, "K" if folds else "MK") | _contiguous_letters(second, "KN")
     elif name == "linear" and len(tensors[0].shape) == 2:
         letters |= _contiguous_letters(tensors[0], "MK")

@@ -59,9 +59,7 @@ class View:
     def work(self) -> Work:
         """Return the inputs of HFU and MFU, for rows, calls, steps and bins."""
         rows = self.rows
-        return Work(
-            rows.start, rows.end, rows.duration, self.costs.executed, self.model_flops, self.roofline.peak
-        )
+        return Work(rows.start, rows.end, rows.duration, self.costs.executed, self.model_flops, self.roofline.peak)
 
     @cached_property
     def utilisation(self) -> Utilisation:
@@ -104,9 +102,7 @@ COLUMNS: Registry[Spec] = Registry("column")
 _Getter = Callable[[View], Cells]
 
 
-def column(
-    key: str, heading: str, width: int = 0, unit: str = "", none: str = "na"
-) -> Callable[[_Getter], _Getter]:
+def column(key: str, heading: str, width: int = 0, unit: str = "", none: str = "na") -> Callable[[_Getter], _Getter]:
     """Register the decorated function as the cells of a column."""
 
     def add(getter: _Getter) -> _Getter:
@@ -186,9 +182,7 @@ def _trace(view: View) -> Cells:
 @column("dir", "Direction", 5)
 def _dir(view: View) -> Cells:
     """fprop (forward, recomputation and optimizer), bprop (inside a range of the autograd engine), or na."""
-    return of_site(
-        view, lambda site: DIRECTIONS[site.direction] if DIRECTIONS[site.direction] != "na" else None
-    )
+    return of_site(view, lambda site: DIRECTIONS[site.direction] if DIRECTIONS[site.direction] != "na" else None)
 
 
 @column("sub", "Sub", 3)

@@ -22,9 +22,7 @@ from pyprof.core.model import Arg, Cost, Other, Tensor
 # Families of multiply-adds, which count 8 for 2; families and operators that handle complex numbers themselves.
 MULTIPLY_ADDS = frozenset({"conv", "grouped", "linalg", "solvers", "spectral"})
 OWN_FAMILIES = frozenset({"contraction", "fft", "gemm"})
-OWN = frozenset(
-    {"abs", "absolute", "angle", "complex", "polar", "view_as_real", "real", "imag", "isreal", "where"}
-)
+OWN = frozenset({"abs", "absolute", "angle", "complex", "polar", "view_as_real", "real", "imag", "isreal", "where"})
 
 # Elementwise: FLOPs per element of real numbers, and of complex ones.
 _SUM, _PRODUCT, _RATIO = {1: 2, 2: 8}, {1: 6}, {1: 11}
@@ -75,9 +73,7 @@ def real_operations(cost: Cost, family: str, name: str, args: Iterable[Arg]) -> 
     flops = cost.flops
     if flops:
         tensors = [arg.value for arg in args if isinstance(arg.value, Tensor)]
-        flops = (
-            _elementwise(flops, name, tensors) if name in ELEMENTWISE else _reduction(flops, name, tensors)
-        )
+        flops = _elementwise(flops, name, tensors) if name in ELEMENTWISE else _reduction(flops, name, tensors)
     return cost._replace(
         flops=flops,
         dense=None,

@@ -143,9 +143,7 @@ def cost(*names: str, moves: bool = False) -> Callable[[Callable[..., Cost]], Ca
                 positional,
                 inspect.Parameter.VAR_KEYWORD in kinds,
                 tuple(
-                    n
-                    for n, p in signature.items()
-                    if p.kind is p.POSITIONAL_OR_KEYWORD and n not in _NAME_PARAMETERS
+                    n for n, p in signature.items() if p.kind is p.POSITIONAL_OR_KEYWORD and n not in _NAME_PARAMETERS
                 ),
                 moves,
             )
@@ -259,12 +257,7 @@ def _lacks_arguments(call: Call) -> bool:
     """Return whether the event of a convolution has fewer arguments than its operator, so that the formula only assumes
     its stride."""
     match = find(call.mod, call.op)
-    return (
-        match is not None
-        and match[0].family == "conv"
-        and "::" in call.op
-        and len(call.args) < len(match[0].order)
-    )
+    return match is not None and match[0].family == "conv" and "::" in call.op and len(call.args) < len(match[0].order)
 
 
 def _distinct(value: Value) -> Value:
@@ -344,12 +337,7 @@ def default(call: Call, outputs: Iterable[Tensor] = ()) -> Cost:
     if reason_of(call) in COSTLESS:
         return VIEW
     recorded = [(arg.name, tensor) for arg in call.args for tensor in tensors_of(arg.value)]
-    if (
-        not recorded
-        or not possible(call)
-        or is_sparse(call)
-        or selects(name, [tensor for _, tensor in recorded])
-    ):
+    if not recorded or not possible(call) or is_sparse(call) or selects(name, [tensor for _, tensor in recorded]):
         return UNKNOWN
     inplace = name.endswith("_") and not name.endswith("__")
     written = [recorded[0][1]] if inplace and recorded[0][0] != "out" else []

@@ -50,9 +50,7 @@ def ledger(view: View) -> list[Entry]:
     bytes_basis = np.where(costs.bytes.mask(), of_bytes, BASES.index("unknown"))
     launched = rows.launch_start.mask() | (rows.kind == OPERATOR)
     return [
-        _operators(
-            view, by_site([bool(site.ops) for site in sites]), by_site([bool(s.layer) for s in sites])
-        ),
+        _operators(view, by_site([bool(site.ops) for site in sites]), by_site([bool(s.layer) for s in sites])),
         _split(view, "shapes", shapes),
         _split(view, "source line", by_site([bool(site.trace) for site in sites])),
         _split(view, "module", by_site([bool(site.module) for site in sites])),
@@ -127,9 +125,7 @@ def text(view: View, name: str) -> str:
         noun = "GPU events"
     lines = [f"{name}: {len(rows)} {noun}, {duration(total)}; percent of that time"]
     for entry in ledger(view):
-        parts = ", ".join(
-            f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items()
-        )
+        parts = ", ".join(f"{part} {100 * ns / total if total else 0:.1f} %" for part, ns in entry.parts.items())
         unknown = entry.counts.get("unknown", 0)
         parts += f" ({unknown} row{'s' * (unknown != 1)})" if unknown else ""
         lines.append(f"  {entry.what:<13} {parts}")
@@ -142,9 +138,7 @@ def _gap_lines(all_gaps: list[Gap], total: int) -> list[str]:
     def share(selection: list[Gap]) -> str:
         return f"{100 * sum(gap.time for gap in selection) / total if total else 0:.1f} %"
 
-    lines = [
-        f"  {gap.operator} {share([gap])}: {gap.basis}, {gap.lacks}; {gap.why}" for gap in all_gaps[:SHOWN]
-    ]
+    lines = [f"  {gap.operator} {share([gap])}: {gap.basis}, {gap.lacks}; {gap.why}" for gap in all_gaps[:SHOWN]]
     if len(all_gaps) > SHOWN:
         lines.append(f"  and {len(all_gaps) - SHOWN} others {share(all_gaps[SHOWN:])}")
     return ["without exact figures:", *lines] if all_gaps else []

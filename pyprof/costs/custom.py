@@ -107,9 +107,7 @@ def load(path: str) -> None:
     try:
         runpy.run_path(path)
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read ({error.strerror}); name a Python file of formulas."
-        ) from error
+        raise UsageError(f"{path} cannot be read ({error.strerror}); name a Python file of formulas.") from error
     except UsageError:
         raise
     except Exception as error:

@@ -139,9 +139,7 @@ def function(name: str) -> str:
             chars.append(char)
     words = "".join(chars).replace("::::", "::").split()
     qualified = words[-1] if words else name
-    return (
-        name if qualified.endswith("kentry") else qualified
-    )  # composable_kernel: the argument is the kernel
+    return name if qualified.endswith("kentry") else qualified  # composable_kernel: the argument is the kernel
 
 
 def words(qualified: str) -> str:
@@ -193,9 +191,7 @@ def describe(name: str) -> Kernel:
     name = name.lower()  # five times as fast as a case-insensitive search
     kind_ = None
     if not _GENERIC.search(function_name):
-        kind_ = (
-            _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name) or _text(_WORDS, function_name)
-        )
+        kind_ = _text(_FUNCTIONS, function_name) or _text(_KINDS, function_name) or _text(_WORDS, function_name)
         if kind_ is None:
             terms = words(qualified)
             kind_ = _text(_FUNCTIONS, terms) or _text(_KINDS, terms)

@@ -48,9 +48,7 @@ def model_flops(rows: Rows, costs: Costs) -> Column:
     cpu = rows.kind == OPERATOR
     index = np.flatnonzero(on[rows.site, cpu.astype(np.int64)] & costs.principal & ~recomputed)
     if len(index):
-        figures = [
-            differs[site][int(on_cpu)] for site, on_cpu in zip(rows.site[index].tolist(), cpu[index].tolist())
-        ]
+        figures = [differs[site][int(on_cpu)] for site, on_cpu in zip(rows.site[index].tolist(), cpu[index].tolist())]
         flops[index], present[index] = _shares(
             rows, index, costs.flops, [entry for entry in figures if entry is not None]
         )
@@ -61,9 +59,7 @@ def _site_figures(site: Site, cpu: bool) -> _Figures | None:
     """Return the figures of a site's rows, if they differ."""
     owner, level, event = signature(site, not cpu)
     shared = True
-    if cpu and (
-        owner is None or site.direction != FPROP
-    ):  # operator events carry their own cost, not the call's
+    if cpu and (owner is None or site.direction != FPROP):  # operator events carry their own cost, not the call's
         owner, level, shared = event, 0, False
     elif owner is None:
         owner, level = event, 0

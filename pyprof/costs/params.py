@@ -59,9 +59,7 @@ def dtype(call: Call) -> str | None:
     """
     for arg in call.args:
         values = (
-            arg.value
-            if isinstance(arg.value, tuple) and not isinstance(arg.value, (Tensor, Other))
-            else (arg.value,)
+            arg.value if isinstance(arg.value, tuple) and not isinstance(arg.value, (Tensor, Other)) else (arg.value,)
         )
         for value in values:
             if isinstance(value, Tensor) and value.dtype:
@@ -92,9 +90,7 @@ def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | 
     dims = len(weight.shape) - 2
     if dims not in (1, 2, 3) or len(input.shape) not in (dims + 1, dims + 2):
         return None
-    general = (
-        "convolution" in name
-    )  # the dispatcher's general form: transposed, output_padding, groups come last
+    general = "convolution" in name  # the dispatcher's general form: transposed, output_padding, groups come last
     transposed = "transpose" in name or (general and _argument_of(call, 6, "transposed") is True)
     shape = input.shape if len(input.shape) == dims + 2 else (1, *input.shape)
     letters = {"N": shape[0], "C": shape[1], **dict(zip("DHW"[3 - dims :], shape[2:]))}
@@ -106,9 +102,7 @@ def _convolution(name: str, call: Call, input: Tensor, weight: Tensor) -> str | 
     letters |= dict(zip("TRS"[3 - dims :], weight.shape[2:]))
     names = _TRANSPOSED if transposed else _CONVOLUTION
     candidates = [
-        Arg(arg.name or names[i], arg.value)
-        for i, arg in enumerate(call.args)
-        if 2 < i < len(names) or arg.name
+        Arg(arg.name or names[i], arg.value) for i, arg in enumerate(call.args) if 2 < i < len(names) or arg.name
     ]
     arguments = [arg for arg in candidates if not isinstance(arg.value, Tensor) and arg.value is not None]
     return ",".join([_join(letters, input), *map(_argument, arguments)])
@@ -126,9 +120,7 @@ def _output(call: Call, image: tuple[int, ...], window: tuple[int, ...]) -> list
     """Return P and Q of a convolution; empty if its arguments do not determine them."""
     n, padding = len(image), _argument_of(call, 4, "padding")
     try:
-        stride, dilation = (
-            ints(_argument_of(call, i, name), n, 1) for i, name in ((3, "stride"), (5, "dilation"))
-        )
+        stride, dilation = (ints(_argument_of(call, i, name), n, 1) for i, name in ((3, "stride"), (5, "dilation")))
         if padding == "same":
             return list(image)
         border = ints(0 if padding == "valid" else padding, n, 0)

@@ -26,9 +26,7 @@ COMPOSITE = "runs other operators, which are recorded themselves"
 TEST = "exists for torch's own tests"
 PREPACK = "packs weights once for a backend, in an undocumented layout"
 DATA = "the work depends on data"
-SELECTED = (
-    "it may read only what its indices select, and how much that is does not follow from the recorded shapes"
-)
+SELECTED = "it may read only what its indices select, and how much that is does not follow from the recorded shapes"
 INTERNAL = "internal to dispatch, autograd transforms or tracing"
 HOST = "works on Python values or on the library's state, not on tensors"
 # Reasons that imply that nothing is moved.

@@ -28,9 +28,7 @@ class Gap(NamedTuple):
     """An operator whose FLOPs or bytes are not exact. `time` is in ns on the device."""
 
     operator: str
-    basis: (
-        str  # "default", "approximate", "recorded" or "unknown"; "formula" where one of both figures is exact
-    )
+    basis: str  # "default", "approximate", "recorded" or "unknown"; "formula" where one of both figures is exact
     lacks: str  # "FLOPs", "bytes" or "FLOPs and bytes"
     why: str
     time: int

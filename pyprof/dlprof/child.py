@@ -64,9 +64,7 @@ def _wait(pid: int) -> int:
             continue
         # To the group as well, perhaps (scancel, timeout): a second one would end what writes the recording.
         signal.sigtimedwait([signal.SIGCHLD], _GRACE)
-        was_handled = (
-            before >> (received.si_signo - 1) & 1 and not _caught(pid) >> (received.si_signo - 1) & 1
-        )
+        was_handled = before >> (received.si_signo - 1) & 1 and not _caught(pid) >> (received.si_signo - 1) & 1
         if not was_handled and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             os.kill(pid, received.si_signo)
 

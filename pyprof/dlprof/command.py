@@ -28,9 +28,7 @@ from pyprof.dlprof.outputs import OF_NSYS, Outputs, outputs
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    return run_command(
-        "dlprof", lambda: _dlprof(words), "interrupted; files that were not finished are not there."
-    )
+    return run_command("dlprof", lambda: _dlprof(words), "interrupted; files that were not finished are not there.")
 
 
 def _dlprof(words: Sequence[str]) -> int:

@@ -76,9 +76,7 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
             tag = f"summary/{metric.name}"
             yield (
                 0,
-                Summary.Value(
-                    tag=tag, simple_value=value, metadata=_metadata("scalars", metric.heading, metric.text)
-                ),
+                Summary.Value(tag=tag, simple_value=value, metadata=_metadata("scalars", metric.heading, metric.text)),
             )
     steps = dataframes.steps(source.store, source.aggregation)
     workers = steps["worker"].nunique()

@@ -144,14 +144,14 @@ def pieces(source: Source, progress: Progress = lambda share: None) -> Iterator[
     """Yield the text of the object row by row; `progress` is called with the share of the work that is done."""
     aggregation, store = source.aggregation, source.store
     head = {
-        "method": aggregation.method, "key": aggregation.key, "iter_start": aggregation.first,
+        "method": aggregation.method,
+        "key": aggregation.key,
+        "iter_start": aggregation.first,
         "iter_stop": aggregation.last,
-    }  # fmt: skip
+    }
     yield f'{{"pyprof_model_data": {VERSION},\n"meta": {_json(store.meta)},\n"aggregation": {_json(head)}'
     bound = {"cut": aggregation.iteration_set, "first": aggregation.first, "last": aggregation.last}
-    total = store.rows(
-        "select (select count(*) from event) + (select count(*) from op) + (select count(*) from api)"
-    )
+    total = store.rows("select (select count(*) from event) + (select count(*) from op) + (select count(*) from api)")
     done = 0
     for table in TABLES:
         yield f",\n{_json(table.name)}: ["
@@ -174,9 +174,7 @@ def _rows(store: Store, table: Table, bound: dict[str, int]) -> Iterator[str]:
     columns = ", ".join(field.column for field in table.fields)
     for values in store.each(f"select {columns} {table.rows}", bound):
         row = dict(zip((field.name for field in table.fields), values))
-        yield _json(
-            {name: converters[name](value) if name in converters else value for name, value in row.items()}
-        )
+        yield _json({name: converters[name](value) if name in converters else value for name, value in row.items()})
 
 
 def _json(value: object) -> str:

@@ -24,9 +24,7 @@ def simple(trace: Trace) -> Trace:
 
     launches = trace.launches
     if not len(trace.gpu):
-        raise FormatError(
-            f"{trace.path} has no GPU events, but --mode=simple uses only those; use --mode=pytorch."
-        )
+        raise FormatError(f"{trace.path} has no GPU events, but --mode=simple uses only those; use --mode=pytorch.")
     threads = np.unique(launches.thread)
     code = trace.strings.code(encode(Call(mod="", op=SIMPLE, args=())))
     start = np.array([launches.start[launches.thread == t].min() for t in threads], np.int64)

@@ -122,9 +122,7 @@ def _reports(text: str) -> tuple[str, ...]:
     load_folder("pyprof.reports", "pyprof.reports")
     names = _some_of("all", *reports.REPORTS)(text)
     return tuple(
-        dict.fromkeys(
-            name for requested in names for name in (OF_DLPROF if requested == "all" else (requested,))
-        )
+        dict.fromkeys(name for requested in names for name in (OF_DLPROF if requested == "all" else (requested,)))
     )
 
 

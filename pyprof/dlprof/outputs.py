@@ -70,8 +70,10 @@ def _report_files(settings: Settings, reports: tuple[Report, ...]) -> list[str]:
     names = profile_names(settings)
     return [
         os.path.normpath(os.path.join(settings.output_path, writers.file_name(report, name, ending)))
-        for name in names for report in reports for ending in settings.formats
-    ]  # fmt: skip
+        for name in names
+        for report in reports
+        for ending in settings.formats
+    ]
 
 
 def _folder(folder: str) -> bool:
@@ -121,6 +123,4 @@ def _refuse_input(settings: Settings, names: Outputs) -> None:
     if not settings.nsys_database or not source.is_file() or not os.path.exists(names.database):
         return
     if os.path.samefile(source, names.database) and not is_database(source):
-        raise UsageError(
-            f"{source} is the input and would be replaced by the database; give another --profile_name."
-        )
+        raise UsageError(f"{source} is the input and would be replaced by the database; give another --profile_name.")

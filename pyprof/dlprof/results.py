@@ -30,9 +30,7 @@ def write(settings: Settings, where: Outputs, path: str, stages: Stages) -> None
         return modes.simple(trace) if is_simple else trace
 
     with stages.stage(f"aggregating {path}"):
-        profile = Profile.open(
-            path, progress=stages.progress, change=changed if domains or is_simple else None
-        )
+        profile = Profile.open(path, progress=stages.progress, change=changed if domains or is_simple else None)
         profile.save(where.database, selection)
     with ExitStack() as closed:
         profile = Profile.open(where.database)

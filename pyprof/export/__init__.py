@@ -33,9 +33,7 @@ class Window(NamedTuple):
         return " and ".join(parts) or "1"
 
 
-_Fill = Callable[
-    [Store, Window, str, bool], None
-]  # database, window, path of the file, whether to compress it
+_Fill = Callable[[Store, Window, str, bool], None]  # database, window, path of the file, whether to compress it
 EXPORTS: Registry[_Fill] = Registry("export format")
 
 
@@ -68,8 +66,6 @@ def write(
     except (OSError, sqlite3.OperationalError) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if number else str(error)
-        raise PyProfError(
-            f"{name}: the export could not be written ({reason}). Name another file."
-        ) from error
+        raise PyProfError(f"{name}: the export could not be written ({reason}). Name another file.") from error
     except sqlite3.DatabaseError as error:  # inconsistent pages, duplicate ids
         raise store.damaged(error) from error

@@ -94,9 +94,7 @@ def _inputs(call: Call) -> str:
     }
     named = ",".join(quoted(arg.name) for arg in call.args)
     input_names = f',"Input Names":[{named}]' if any(arg.name for arg in call.args) else ""
-    return (
-        "".join(f",{quoted(key)}:[{','.join(cells)}]" for key, cells in columns.items()) + input_names + flops
-    )
+    return "".join(f",{quoted(key)}:[{','.join(cells)}]" for key, cells in columns.items()) + input_names + flops
 
 
 def _of_tensors(value: Value, function: Any) -> str:
@@ -124,7 +122,5 @@ def _concrete(value: Value) -> str:
     if isinstance(value, Other):
         return value.text
     if type(value) is tuple:
-        return (
-            "" if any(isinstance(item, Tensor) for item in value) else f"[{', '.join(map(_concrete, value))}]"
-        )
+        return "" if any(isinstance(item, Tensor) for item in value) else f"[{', '.join(map(_concrete, value))}]"
     return str(value)

@@ -73,16 +73,12 @@ def places(store: Store) -> list[str | None]:
 def sites(store: Store) -> list[str | None]:
     """Return each site's place in the program, as members of an object."""
     rows = store.rows("select s.id, s.module, k.frames from site s left join stack k on k.id = s.stack")
-    return _list(
-        {number: member("module", module) + member("stack", frames) for number, module, frames in rows}
-    )
+    return _list({number: member("module", module) + member("stack", frames) for number, module, frames in rows})
 
 
 def kernels(store: Store) -> list[str | None]:
     """Return the member "name" for each name of a GPU event."""
-    return _list(
-        {number: f'"name":{quoted(name)}' for number, name in store.rows("select id, name from kernel_name")}
-    )
+    return _list({number: f'"name":{quoted(name)}' for number, name in store.rows("select id, name from kernel_name")})
 
 
 def geometries(store: Store) -> list[str | None]:

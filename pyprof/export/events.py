@@ -41,9 +41,7 @@ class Events:
             base += 0 if last is None else (last & MASK) + 1
         return out
 
-    def pieces(
-        self, table: str, worker: int, query: str, begin: str, length: str
-    ) -> Iterator[dict[str, Column]]:
+    def pieces(self, table: str, worker: int, query: str, begin: str, length: str) -> Iterator[dict[str, Column]]:
         """Yield rows of a table in the window in pieces; the query ends so that the condition on the id can be
         appended."""
         first, stop = worker << SHIFT, (worker + 1) << SHIFT

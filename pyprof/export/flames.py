@@ -43,9 +43,7 @@ def gpu_time(store: Store, window: Window) -> Stacks:
     sites = store.rows(
         """select s.id, s.module, s.op, s.direction, k.frames from site s left join stack k on k.id = s.stack"""
     )
-    places = {
-        number: _place(frames, module, op, direction) for number, module, op, direction, frames in sites
-    }
+    places = {number: _place(frames, module, op, direction) for number, module, op, direction, frames in sites}
     names = dict(store.rows("select id, name from kernel_name"))
     ranges = dict(store.rows("select id, name from operator where unassociated = ?", (_IN_RANGE,)))
     stacks: Counter[tuple[str, ...]] = Counter()
@@ -54,9 +52,7 @@ def gpu_time(store: Store, window: Window) -> Stacks:
         if operator in ranges:  # not launched by an operator: the user's ranges; the last part is the call
             place = tuple(ranges[operator].split("/")[:-1])
         place = (*_worker(store, worker), *place)
-        stacks[place if place[-1:] == (names[name],) else (*place, names[name])] += (
-            time  # an operator is its event
-        )
+        stacks[place if place[-1:] == (names[name],) else (*place, names[name])] += time  # an operator is its event
     return _positive(stacks)
 
 

@@ -56,9 +56,7 @@ def events(trace: Events, worker: int) -> Iterator[pa.Array]:
             starts = starts[np.unique(call[starts], return_index=True)[1]]
             started[call[starts]] = True
             pid, tid = trace.on_thread(rows["thread"].values[starts])
-            yield flow(
-                "s", "ac2g", correlation.take(pa.array(starts)), pid, tid, rows["launch_ns"].values[starts]
-            )
+            yield flow("s", "ac2g", correlation.take(pa.array(starts)), pid, tid, rows["launch_ns"].values[starts])
             ends = np.flatnonzero(joined)
             yield flow(
                 "f",

@@ -39,10 +39,11 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
             select([label.args for label in labels], code),
             optional(',"Sequence number":', number(rows["seq"])),
             optional(',"External id":', trace.external(rows["op"])),
-            optional(',"flops":', number(rows["flops"])), optional(',"algorithmic bytes":', number(rows["bytes"])),
+            optional(',"flops":', number(rows["flops"])),
+            optional(',"algorithmic bytes":', number(rows["bytes"])),
             optional("", select(trace.operators, rows["operator"])),
             optional("", select(trace.places, rows["operator"])),
-        )  # fmt: skip
+        )
         pid, tid = trace.on_thread(rows["thread"].values)
         start, dur = rows["start_ns"].values, rows["duration_ns"].values
         common = line(
@@ -51,8 +52,7 @@ def ranges(trace: Events, worker: int) -> Iterator[pa.Array]:
         )  # fmt: skip
         args = line(',"args":{"Range id":', number(ids & MASK), args, "}}")
         plain, between, mark = (
-            np.flatnonzero(mask)
-            for mask in ((kind != START_END) & (kind != MARK), kind == START_END, kind == MARK)
+            np.flatnonzero(mask) for mask in ((kind != START_END) & (kind != MARK), kind == START_END, kind == MARK)
         )
         yield event("X", common, start, dur, args, plain)
         yield event("i", common, start, None, line(',"s":"t"', args), mark)
@@ -125,9 +125,11 @@ def calls(trace: Events, worker: int) -> Iterator[pa.Array]:
         name = rows["name"].values
         common = line(select(names, name), ',"pid":', pid, ',"tid":', tid)
         args = line(
-            ',"args":{"correlation":', number(trace.number_of("api", rows["id"].values)),
-            optional(',"External id":', trace.external(rows["op"])), "}}",
-        )  # fmt: skip
+            ',"args":{"correlation":',
+            number(trace.number_of("api", rows["id"].values)),
+            optional(',"External id":', trace.external(rows["op"])),
+            "}}",
+        )
         yield event("X", common, rows["start_ns"].values, rows["duration_ns"].values, args)
 
 
@@ -155,9 +157,7 @@ def steps(trace: Events) -> Iterator[pa.Array]:
     if rows:
         _, step, start, dur, thread = np.array(rows, np.int64).T
         pid, tid = trace.on_thread(thread)
-        common = line(
-            '"name":"ProfilerStep#', number(step), '","cat":"user_annotation","pid":', pid, ',"tid":', tid
-        )
+        common = line('"name":"ProfilerStep#', number(step), '","cat":"user_annotation","pid":', pid, ',"tid":', tid)
         yield event("X", common, start, dur, line(',"args":{"step":', number(step), "}}"))
 
 

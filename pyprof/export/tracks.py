@@ -34,17 +34,14 @@ class Tracks:
     """Numbers of all rows. `pid` by worker, `thread_pid` and `tid` by thread, `stream` by event."""
 
     def __init__(self, store: Store):
-        self._workers = [
-            _Worker(*row) for row in store.rows("select id, name, pid, process from worker order by id")
-        ]
+        self._workers = [_Worker(*row) for row in store.rows("select id, name, pid, process from worker order by id")]
         self._streams = store.rows(
             f"select distinct id >> 40, device, stream from event where {ON_GPU} order by 1, 2, 3"
         )
         self._used: set[int] = set()
         self._free = _FREE
         self.device = {
-            key: self._take(key[1])
-            for key in dict.fromkeys((worker, device) for worker, device, _ in self._streams)
+            key: self._take(key[1]) for key in dict.fromkeys((worker, device) for worker, device, _ in self._streams)
         }
         self.pid = {worker.number: self._take(worker.pid) for worker in self._workers}
         self._threads = store.rows("select id, worker, tid from thread order by id")
@@ -82,9 +79,7 @@ class Tracks:
             gpu = "GPU" if device is None else f"GPU {device}"
             yield from _process(pid, worker.process or "python", f"{gpu}{label}", _DEVICES_AFTER + place)
         for number, worker_number, tid in self._threads:
-            process = next(
-                candidate.process for candidate in self._workers if candidate.number == worker_number
-            )
+            process = next(candidate.process for candidate in self._workers if candidate.number == worker_number)
             yield from _thread(self.pid[worker_number], tid, f"thread {tid} ({process or 'python'})", number)
         for place, (worker_number, device, stream) in enumerate(self._streams):
             pid, tid = self.device[worker_number, device], _UNKNOWN if stream is None else stream

@@ -78,9 +78,7 @@ _WRITTEN = 0.8  # share of the time that the facts take, about
 _LARGE = ("range", "api", "event")
 
 
-def _with_progress(
-    recorded: Recorded, progress: Callable[[str, float], None]
-) -> Iterator[tuple[str, pa.Table]]:
+def _with_progress(recorded: Recorded, progress: Callable[[str, float], None]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables of facts as the database has them, and report progress for each."""
     done = 0
     for name, table in recorded.tables:

@@ -56,9 +56,7 @@ def listed(replayed: list[Replayed], gpu: bool) -> list[str]:
     """Return the rows with the most time, for a terminal."""
     rows = [("row", "operator", "calls", f"{'GPU' if gpu else 'CPU'} time (ns)", "shapes")]
     for number, item in enumerate(replayed[:_ROWS]):
-        rows.append(
-            (str(number), item.call.op, f"{item.calls:,}", f"{item.time:,}", shapes(item.call) or "-")
-        )
+        rows.append((str(number), item.call.op, f"{item.calls:,}", f"{item.time:,}", shapes(item.call) or "-"))
     visible_rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in visible_rows) for i in range(4)]
     lines = [

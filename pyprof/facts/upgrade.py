@@ -114,9 +114,7 @@ def _facts(old: Store, progress: Callable[[str, float], None]) -> Iterator[tuple
         if table == "meta":
             continue
         progress("converting schema {}.{}".format(*old.schema), 0.6 * number / len(tables))
-        kinds = {
-            name: kind for name, kind in schema()[table].items() if _former(old, table, name) is not None
-        }
+        kinds = {name: kind for name, kind in schema()[table].items() if _former(old, table, name) is not None}
         # With its table: SQLite takes "start" for a text where there is no such column.
         names = ", ".join(f'"{table}"."{former}" as "{name}"' for name, former in zip(kinds, types))
         if "TEXT" in kinds.values():
@@ -134,9 +132,7 @@ def _pieces(old: Store, table: str, names: str, key: str) -> Iterator[dict[str, 
     first = old.rows(f"select min({key}) from {table}")[0][0]
     while first is not None:
         last = first - first % _PIECE + _PIECE
-        yield old.columns(
-            f"select {names} from {table} where {key} >= ? and {key} < ? order by {key}", (first, last)
-        )
+        yield old.columns(f"select {names} from {table} where {key} >= ? and {key} < ? order by {key}", (first, last))
         first = old.rows(f"select min({key}) from {table} where {key} >= ?", (last,))[0][0]
 
 

@@ -170,9 +170,7 @@ def _opened(workers: Workers, todo: list[Task], store: str, progress: Progress) 
     content = workers.joined(store, records, clock.shifts if len(records) > 1 else [0])
     lost = {f"{NOT_READ}{sentence}": 1 for sentence in failed.values()} | absent
     databases = [f"{record.name}.sqlite" for record in records for _ in range(record.workers)]
-    summary.write(
-        str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost), databases
-    )
+    summary.write(str(database), content, run.meta(facts, clock, store), run.losses(facts, clock, lost), databases)
     Place(f"{store}/{SUMMARY}").write(str(database))
     fleet = Fleet(store, database, records, failed)
     for name, table in fleet.tables().items():
@@ -204,11 +202,7 @@ def _of_one_device(results: list[Done | FormatError]) -> dict[int, dict[str, Any
     records = {number: one for number, one in enumerate(results) if not isinstance(one, FormatError)}
     if not any(one.facts.on_gpu for one in records.values()):
         return {}
-    return {
-        number: {"on_gpu": True}
-        for number, one in records.items()
-        if one.facts.on_gpu is False and not one.on_gpu
-    }
+    return {number: {"on_gpu": True} for number, one in records.items() if one.facts.on_gpu is False and not one.on_gpu}
 
 
 def _of_one_cut(todo: list[Task], results: list[Done | FormatError]) -> dict[int, dict[str, Any]]:
@@ -257,9 +251,7 @@ def _tasks(recordings: Sequence[tuple[str, str]], store: str, key: str | None) -
     names = [name for _, name in recordings]
     if len(set(names)) < len(names):
         name = max(names, key=names.count)
-        raise UsageError(
-            f"{name} is the name of several recordings; the recordings of a fleet have a name each."
-        )
+        raise UsageError(f"{name} is the name of several recordings; the recordings of a fleet have a name each.")
     url_of = {name: url for url, name in recordings}
     alone = len(recordings) == 1
     return [Task(url_of[one.path.name], store, one, alone, key=key) for one in named(map(Path, names))]

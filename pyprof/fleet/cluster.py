@@ -45,9 +45,7 @@ def client_of(scheduler: str) -> Iterator[Client | int | None]:
     name, colon, count = scheduler.partition(":")
     if name == "local":
         if colon and not (count.isascii() and count.isdecimal() and int(count)):
-            raise UsageError(
-                f"--scheduler={scheduler}: expected local, local:N with N of 1 or more, or an address."
-            )
+            raise UsageError(f"--scheduler={scheduler}: expected local, local:N with N of 1 or more, or an address.")
         yield int(count) if colon else None
         return
     if "://" not in scheduler:

@@ -41,9 +41,7 @@ class Place:
         """Return what changes when the file does. Raises FormatError for one that cannot be read."""
         with self._errors():
             info = self._fs.info(self._path)
-            stamps = [
-                info.get(name) for name in ("size", "ETag", "etag", "mtime", "LastModified", "last_modified")
-            ]
+            stamps = [info.get(name) for name in ("size", "ETag", "etag", "mtime", "LastModified", "last_modified")]
         return repr(stamps)
 
     def files(self) -> list[str]:

@@ -93,6 +93,4 @@ def _whole_run(connection: sqlite3.Connection) -> None:
     """Aggregate all iterations: those of the recording with the most. What is steady is so on all ranks."""
     for (number,) in connection.execute("select id from iteration_set").fetchall():
         write_steady(connection, number)
-    connection.execute(
-        'update aggregation set "last" = (select max(number) from iteration where iteration_set = 1)'
-    )
+    connection.execute('update aggregation set "last" = (select max(number) from iteration where iteration_set = 1)')

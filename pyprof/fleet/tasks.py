@@ -102,9 +102,7 @@ def serve(descriptor: int) -> None:
 
 def _work(task: Task) -> Done:
     store, source = Place(task.store), Place(task.url)
-    request = digest(
-        task.url, source.version(), pyprof.__version__, f"{files.MAJOR}.{files.MINOR}", repr(task[2:5])
-    )
+    request = digest(task.url, source.version(), pyprof.__version__, f"{files.MAJOR}.{files.MINOR}", repr(task[2:5]))
     record = _record(store / f"{task.name}.json")
     if record is not None and record.answers(task, request):
         return record

@@ -63,9 +63,7 @@ def parse(text: str) -> Condition:
     """Read a condition. Raises UsageError."""
     match = _CONDITION.fullmatch(text)
     if not match:
-        raise UsageError(
-            f"condition {text!r}: expected METRIC>LIMIT, for example step_time>2% or op:attention>0.2ms."
-        )
+        raise UsageError(f"condition {text!r}: expected METRIC>LIMIT, for example step_time>2% or op:attention>0.2ms.")
     metric, number, unit = match.groups()
     name, _, pattern = metric.partition(":")
     name, pattern = name.strip(), pattern.strip()

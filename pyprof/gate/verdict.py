@@ -110,9 +110,7 @@ def tabulate(base: Sequence[Source], other: Sequence[Source], conditions: Sequen
     # For the block length, and operators that are new.
     columns: list[dict[str, str]] = []
     omitted = []
-    matched = (
-        {"operator": per_iteration.rows(runs, sides, "operator")} if all(len(r.numbers) for r in runs) else {}
-    )
+    matched = {"operator": per_iteration.rows(runs, sides, "operator")} if all(len(r.numbers) for r in runs) else {}
     for condition in conditions:
         left_out = 0
         if condition.metric in ALONE:
@@ -151,9 +149,7 @@ def _absent_causes(tables: list[pd.DataFrame], runs: list[Iterations], key: str)
             table[key] = 0.0
 
 
-def _groups(
-    condition: Condition, rows: per_iteration.Rows, sides: list[int]
-) -> tuple[dict[str, list[int]], int]:
+def _groups(condition: Condition, rows: per_iteration.Rows, sides: list[int]) -> tuple[dict[str, list[int]], int]:
     """Return the numbers of the rows of each comparison by its name, and how many take too little time."""
     labels = rows.labels
     if condition.metric == "module":
@@ -167,8 +163,7 @@ def _groups(
     if not condition.each:
         return {condition.pattern: labels.index[selected].tolist()}, 0
     groups = {
-        str(name): numbers.index.tolist()
-        for name, numbers in labels[selected].groupby(names[selected], sort=True)
+        str(name): numbers.index.tolist() for name, numbers in labels[selected].groupby(names[selected], sort=True)
     }
     least = [LEAST_SHARE * total for total in _means(rows, sides, labels.index.tolist())]
     large = {
@@ -223,9 +218,7 @@ def judge(table: Table, conditions: Sequence[Condition]) -> Verdict:
         tested = differences(values[0], values[1], absolute, share)
     outcomes = []
     for condition, names, omitted in zip(conditions, table.columns, table.omitted):
-        comparisons = [
-            _comparison(condition, name, key, known, values, tested) for name, key in names.items()
-        ]
+        comparisons = [_comparison(condition, name, key, known, values, tested) for name, key in names.items()]
         order = {FAIL: 0, UNKNOWN: 1, PASS: 2}
         comparisons.sort(key=lambda one: (order[one.status], -(one.change or 0.0), one.name))
         outcomes.append(Outcome(condition, comparisons, omitted))
@@ -242,10 +235,7 @@ def _samples(table: Table, keys: list[str]) -> tuple[tuple[Floats, Floats], str,
     runs = [np.array(run, np.int64) for run in table.runs]
     counts = [len(np.unique(run)) for run in runs]
     if enough(counts[0], counts[1]):
-        means = [
-            np.vstack([side[run == one].mean(axis=0) for one in np.unique(run)])
-            for side, run in zip(sides, runs)
-        ]
+        means = [np.vstack([side[run == one].mean(axis=0) for one in np.unique(run)]) for side, run in zip(sides, runs)]
         return (means[0], means[1]), "run", 1
     series = [
         side.loc[run == one, name].to_numpy(float)

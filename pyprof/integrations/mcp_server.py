@@ -58,9 +58,7 @@ class Profiles:
                 return self._allowed[0]
             raise UsageError("name a profile: the tool `list_profiles` lists them.")
         for allowed in self._allowed:
-            with suppress(
-                OSError, ValueError, RuntimeError
-            ):  # a name that no file can have, links in a circle
+            with suppress(OSError, ValueError, RuntimeError):  # a name that no file can have, links in a circle
                 file = (_folder(allowed) / name).resolve()
                 if file == allowed or (allowed.is_dir() and file.is_relative_to(allowed) and file.exists()):
                     return file
@@ -74,9 +72,7 @@ class Profiles:
                 out.append(allowed.name)
                 continue
             for pattern in ("*.sqlite", "*.json", "*.json.gz"):
-                files = islice(
-                    (file for file in allowed.rglob(pattern) if file.resolve().is_relative_to(allowed)), 200
-                )
+                files = islice((file for file in allowed.rglob(pattern) if file.resolve().is_relative_to(allowed)), 200)
                 out += sorted(file.relative_to(allowed).as_posix() for file in files)
         return out
 
@@ -117,9 +113,7 @@ def _folder(allowed: Path) -> Path:
 def server(paths: Sequence[str], page: str) -> MCPServer[Any]:
     """Return the server for files and folders. `page`: address of the running page, for links."""
     profiles = Profiles(paths, page)
-    out: MCPServer[Any] = MCPServer(
-        "pyprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR"
-    )
+    out: MCPServer[Any] = MCPServer("pyprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     tools = _Tools(out)
     _general(profiles, tools.tool)
     _detailed(profiles, tools.tool)
@@ -170,20 +164,22 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
         step, best = facts.step, facts.best
         return {
             "step": {
-                "length_ns": step.length, "mean_of": step.number, "workers": step.workers,
+                "length_ns": step.length,
+                "mean_of": step.number,
+                "workers": step.workers,
                 "steps": step.used or "all used",
-                "parts_percent": _plain(dict(step.parts)), "gpu_busy_percent": step.busy,
+                "parts_percent": _plain(dict(step.parts)),
+                "gpu_busy_percent": step.busy,
             },
-            "first_finding": best and {
-                "problem": best.problem, "saving_ns_per_step": best.saving, "share_percent": best.share
-            },
+            "first_finding": best
+            and {"problem": best.problem, "saving_ns_per_step": best.saving, "share_percent": best.share},
             "kernels" if facts.kernels else "operators": [_row(row) for row in facts.operators],
             "modules": [_row(row) for row in facts.modules],
             "coverage_percent": _plain(dict(facts.ledger)),
             "devices": _records(one.query("select distinct name, memory_bytes from devices where events")),
             "workers": _records(one.query("select worker, rank, host, process from workers limit 64")),
             "link": profiles.link("overview"),
-        }  # fmt: skip
+        }
 
     @tool
     def findings(profile: str | None = None) -> dict[str, Any]:
@@ -196,9 +192,7 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
             if outcome.finding is not None:
                 finding = _plain(outcome.finding._asdict())
                 link = profiles.link("overview", d=f"finding:{outcome.rule.id}")
-                problems.append(
-                    {**finding, "name": outcome.rule.name, "share_percent": outcome.share, "link": link}
-                )
+                problems.append({**finding, "name": outcome.rule.name, "share_percent": outcome.share, "link": link})
             elif outcome.needs:
                 missing.append({"rule": outcome.rule.id, "name": outcome.rule.name, "needs": outcome.needs})
         return {"findings": problems, "not_evaluated": missing}
@@ -211,13 +205,15 @@ def _general(profiles: Profiles, tool: Callable[..., Any]) -> None:
         return {
             "reports": [
                 {
-                    "name": report.name, "title": report.title, "text": report.text,
+                    "name": report.name,
+                    "title": report.title,
+                    "text": report.text,
                     "options": {option.name: list(option.choices) for option in report.options},
                     "columns": [column.key for column in report.all_columns],
                 }
                 for report in every()
             ]
-        }  # fmt: skip
+        }
 
     @tool
     def run_report(
@@ -268,9 +264,10 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
                 return {"gaps": gaps, "link": profiles.link("gpus")}
             return {**_details(gap_details.gap(source, id)), "link": profiles.link("timeline", d=f"gap:{id}")}
         make, place = {
-            "operator": (details.operator, "op"), "kernel": (details.kernel, "kernel"),
+            "operator": (details.operator, "op"),
+            "kernel": (details.kernel, "kernel"),
             "event": (details.launch, "launch"),
-        }[kind]  # fmt: skip
+        }[kind]
         if kind == "event":
             _add_timeline(one)
         return {**_details(make(source, id)), "link": profiles.link("overview", d=f"{place}:{id}")}
@@ -292,8 +289,9 @@ def _detailed(profiles: Profiles, tool: Callable[..., Any]) -> None:
         first, count = _page(limit, offset)
         rows = [tuple(row) for row in _cells(table.iloc[first : first + count])]
         return _rows(list(map(str, table.columns)), rows, first, len(table)) | {
-            "change": change, "link": profiles.link("compare"),
-        }  # fmt: skip
+            "change": change,
+            "link": profiles.link("compare"),
+        }
 
 
 def _sql(profiles: Profiles, tools: _Tools) -> None:
@@ -359,9 +357,7 @@ def _bounded(parts: Any, most: int) -> tuple[Any, bool]:
     return pd.concat(out, ignore_index=True), True
 
 
-def _rows(
-    columns: list[str], rows: Sequence[Sequence[Any]], offset: int, total: int | None
-) -> dict[str, Any]:
+def _rows(columns: list[str], rows: Sequence[Sequence[Any]], offset: int, total: int | None) -> dict[str, Any]:
     """Return rows as lists of cells, as many as the size of an answer allows, and where the next page begins."""
     page: list[list[Any]] = []
     size = 0

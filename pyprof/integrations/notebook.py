@@ -56,9 +56,7 @@ class _PyProf(Magics):
     @no_var_expand
     @needs_local_scope
     @line_cell_magic
-    def pyprof(
-        self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None
-    ) -> Profile | None:
+    def pyprof(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Profile | None:
         """Record a statement, or a cell, and return its profile.
 
             prof = %pyprof train(model)
@@ -76,9 +74,7 @@ class _PyProf(Magics):
                 raise UsageError(f"%%pyprof takes options only, not {source!r}; the statements are below it.")
             source = cell
         if not source.strip():
-            raise UsageError(
-                "name a statement after %pyprof, or write %%pyprof above the statements of a cell."
-            )
+            raise UsageError("name a statement after %pyprof, or write %%pyprof above the statements of a cell.")
         options, frame = _options(values), _cell_frame(sys._getframe(1))
         body, last = _compiled(shell, line, source, cell is not None, frame)
         folder = None if "o" in values else scratch.Folder()

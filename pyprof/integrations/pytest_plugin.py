@@ -59,12 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("pyprof", "recordings of PyProf")
     group.addoption("--pyprof-save", metavar="SET", help="save the recordings as a set with this name")
-    group.addoption(
-        "--pyprof-autosave", action="store_true", help="save the recordings as the next numbered set"
-    )
-    group.addoption(
-        "--pyprof-compare", metavar="SET", help="compare with this set; default: the one saved last"
-    )
+    group.addoption("--pyprof-autosave", action="store_true", help="save the recordings as the next numbered set")
+    group.addoption("--pyprof-compare", metavar="SET", help="compare with this set; default: the one saved last")
     group.addoption(
         "--pyprof-storage",
         metavar="FOLDER",
@@ -77,9 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--pyprof-save")
     for text in (name, config.getoption("--pyprof-compare")):
         if text is not None and not _is_name(text):
-            raise pytest.UsageError(
-                f"pyprof: set {text!r}: use letters, digits, dots, hyphens and underscores."
-            )
+            raise pytest.UsageError(f"pyprof: set {text!r}: use letters, digits, dots, hyphens and underscores.")
     if name is None and config.getoption("--pyprof-autosave"):
         numbers = [int(path.name) for path in _sets(config) if path.name.isascii() and path.name.isdecimal()]
         name = f"{max(numbers, default=0) + 1:04}"
@@ -149,9 +143,7 @@ def assert_no_regression(request: pytest.FixtureRequest) -> Callable[[Profile, s
             _save(profile, _storage(config) / target / f"{name}.sqlite")
         if saved is None:
             if target is None:
-                pytest.skip(
-                    f"pyprof: no recording of {name} to compare with; save one with --pyprof-save SET"
-                )
+                pytest.skip(f"pyprof: no recording of {name} to compare with; save one with --pyprof-save SET")
             return
         failed = [describe(outcome) for outcome in verdict.outcomes if outcome.status == FAIL]
         if failed:
@@ -166,9 +158,7 @@ def _baseline(config: pytest.Config, name: str) -> Path | None:
     if name_of_set is not None:
         path: Path = _storage(config) / name_of_set / f"{name}.sqlite"
         if not path.is_file():
-            raise pytest.UsageError(
-                f"pyprof: {path} does not exist; save it with --pyprof-save {name_of_set}."
-            )
+            raise pytest.UsageError(f"pyprof: {path} does not exist; save it with --pyprof-save {name_of_set}.")
         return path
     target = config.stash[_TARGET]
     paths = [folder / f"{name}.sqlite" for folder in _sets(config) if folder.name != target]

@@ -62,16 +62,12 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         """Return how TensorBoard shows the tab: its module navigates the tab's frame to the page."""
-        return base_plugin.FrontendMetadata(
-            es_module_path="/index.js", tab_name="PyProf", disable_reload=True
-        )
+        return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="PyProf", disable_reload=True)
 
     def _serve(self, environ: Mapping[str, Any], start_response: Any) -> Any:
         missing = [name for name in _NEEDS if find_spec(name) is None]
         if missing:
-            return _sentence(
-                f"This tab needs {', '.join(missing)}: {install('tensorboard')} {WHERE}.", start_response
-            )
+            return _sentence(f"This tab needs {', '.join(missing)}: {install('tensorboard')} {WHERE}.", start_response)
         with self._lock:
             if self._page is None:
                 try:

@@ -74,17 +74,12 @@ def _framed(app: ASGIApp) -> ASGIApp:
         async def send_framed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [
-                    (name, _FRAMED.get(name, value).replace(*_ANCESTORS))
-                    for name, value in message["headers"]
+                    (name, _FRAMED.get(name, value).replace(*_ANCESTORS)) for name, value in message["headers"]
                 ]
             await send(message)
 
         target: ASGIApp | Response = app
-        if (
-            scope["type"] == "http"
-            and scope["path"].startswith(_STREAMS)
-            and scope["path"].endswith("/events")
-        ):
+        if scope["type"] == "http" and scope["path"].startswith(_STREAMS) and scope["path"].endswith("/events"):
             trouble = Trouble("missing", "There are no streams of events in TensorBoard.")
             target = JSONResponse(body(trouble), status(trouble), media_type="application/problem+json")
         await target(scope, receive, send_framed)

@@ -197,7 +197,9 @@ def grouped(source: Source, sums: pd.DataFrame, by: Sequence[str]) -> tuple[Ints
 def _cells(source: Source, key: Key, sums: pd.DataFrame) -> list[Any]:
     if not key.query:
         return [None if number == _NONE else number for number in sums[key.of].tolist()]
-    texts = worker_names(source.store) if key.of == "worker" else {
-        number: key.convert(*cells) for number, *cells in source.store.rows(key.query)
-    }  # fmt: skip
+    texts = (
+        worker_names(source.store)
+        if key.of == "worker"
+        else {number: key.convert(*cells) for number, *cells in source.store.rows(key.query)}
+    )
     return [texts.get(number) for number in sums[key.of].tolist()]

@@ -143,9 +143,7 @@ def distribution(group: Ints, values: Ints, groups: int) -> pd.DataFrame:
     high, low, last = at(calls // 2), at((calls - 1) // 2), at(np.maximum(calls - 1, 0))
     p95 = at(np.maximum(-(-95 * calls // 100) - 1, 0))
     divisor = np.maximum(calls, 1)
-    table = pd.DataFrame(
-        {"calls": calls, "total": total, "mean": total / divisor, "median": (high + low) / 2}
-    )
+    table = pd.DataFrame({"calls": calls, "total": total, "mean": total / divisor, "median": (high + low) / 2})
     table = table.assign(p95=p95, min=at(np.zeros(groups, np.int64)), max=last)
     for name in ("p95", "min", "max"):
         table[name] = table[name].astype("Int64")

@@ -112,23 +112,17 @@ def columns(names: Iterable[str]) -> tuple[Column, ...]:
     return tuple((KEYS.get(name) or MEASURES[name]).column for name in names)
 
 
-def table(
-    source: Source, by: Sequence[str], measures: Sequence[str], kinds: Iterable[int] = KERNELS
-) -> pd.DataFrame:
+def table(source: Source, by: Sequence[str], measures: Sequence[str], kinds: Iterable[int] = KERNELS) -> pd.DataFrame:
     """Return one row per group of events of equal keys, by total time: its keys, its measures, and the columns of
     `efficiency`."""
     needed = [KEYS[name].of for name in by]
-    sums = launches.rows(
-        source, [*needed, *(name for one in measures for name in MEASURES[one].needs)], kinds
-    )
+    sums = launches.rows(source, [*needed, *(name for one in measures for name in MEASURES[one].needs)], kinds)
     if "geometry" in sums and "worker" in sums:
         sums = sums.assign(**_filled(source, sums))
     sums = sums.assign(used=sums["tc"] == 1, unknown=sums["tc"] == launches.UNKNOWN)
     group, keys = launches.grouped(source, sums, by)
     how = {name: "sum" for name in sums if name in (*launches.SUMS, *_FILLED)}
-    added = sums.groupby(group).agg(
-        {**how, "gpu_min_ns": "min", "gpu_max_ns": "max", "used": "any", "unknown": "any"}
-    )
+    added = sums.groupby(group).agg({**how, "gpu_min_ns": "min", "gpu_max_ns": "max", "used": "any", "unknown": "any"})
     out = keys.assign(**{name: MEASURES[name].value(added) for name in measures})
     out = out.join(efficiency.figures(source, sums.assign(row=group), ["row"]))
     order = added["gpu_ns"].sort_values(ascending=False, kind="stable").index
@@ -152,6 +146,8 @@ def _filled(source: Source, sums: pd.DataFrame) -> dict[str, Any]:
         if count:
             blocks[own] = np.where(shapes.blocks[geometry[own]] < 0, -1, shapes.blocks[geometry[own]] / count)
     return {
-        "blocks": np.where(blocks < 0, 0, time * blocks), "blocks_ns": np.where(blocks < 0, 0, time),
-        "occupied": np.where(occupied < 0, 0, time * occupied), "occupied_ns": np.where(occupied < 0, 0, time),
-    }  # fmt: skip
+        "blocks": np.where(blocks < 0, 0, time * blocks),
+        "blocks_ns": np.where(blocks < 0, 0, time),
+        "occupied": np.where(occupied < 0, 0, time * occupied),
+        "occupied_ns": np.where(occupied < 0, 0, time),
+    }

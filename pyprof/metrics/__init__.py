@@ -46,7 +46,8 @@ FIGURES: dict[str, Figure] = {
     ),
     "api": Figure("API Time", "ns", "Union of the CUDA API calls that the operator made."),
     "gpu": Figure(
-        "GPU Time", "ns",
+        "GPU Time",
+        "ns",
         "Union of the kernels, copies and sets that the operator launched, per device, added up over devices. In a "
         "recording without a GPU: own time of its operator events.",
     ),
@@ -58,19 +59,18 @@ FIGURES: dict[str, Figure] = {
     "tc": Figure("TC Time", "ns", "Sum of the times of kernels that used tensor cores."),
     "memory": Figure("Memory Time", "ns", "Sum of the times of copies and sets."),
     "kernel_gpu": Figure(
-        "GPU Time", "ns",
+        "GPU Time",
+        "ns",
         "Sum of the times on the device of the events that were launched in the window: concurrent events "
         "count separately, unlike in the union of an operator's GPU time.",
     ),
     "kernel_api": Figure(
         "API Time", "ns", "Sum of the times of the API calls that launched them; empty without a launch record."
     ),
-    "roofline": Figure(
-        "Roofline Time", "ns", "Minimum time that the device needs for the known FLOPs and bytes."
-    ),
+    "roofline": Figure("Roofline Time", "ns", "Minimum time that the device needs for the known FLOPs and bytes."),
     "flops": Figure("FLOPs", "count", "Operations executed, as far as known; a fused multiply-add counts 2."),
     "bytes": Figure("Bytes", "B", "Bytes that must move: every input read once, every output written once."),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,9 @@ class Ending:
         command = f"`pyprof report {visible(shlex.quote(name))}`"
         encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
         environment = self._environment | {
-            "COLUMNS": str(columns(sys.stderr)), "PYTHONIOENCODING": f"{encoding}:backslashreplace"
-        }  # fmt: skip
+            "COLUMNS": str(columns(sys.stderr)),
+            "PYTHONIOENCODING": f"{encoding}:backslashreplace",
+        }
         try:
             process = subprocess.Popen(
                 [sys.executable, "-c", _START, "\n".join(self._path), name], cwd=self._folder, env=environment,
@@ -90,9 +91,7 @@ class Ending:
         if process.returncode == 0:
             return output.decode(encoding, "replace").splitlines()
         errors = messages.decode(encoding, "replace").strip().splitlines()
-        reason = (
-            re.sub(r"^pyprof( report)?: ", "", errors[-1]) if errors else f"exit code {process.returncode}"
-        )
+        reason = re.sub(r"^pyprof( report)?: ", "", errors[-1]) if errors else f"exit code {process.returncode}"
         return [f"pyprof: no overview of the recording: {visible(reason)[:300]}"]
 
 

@@ -102,9 +102,7 @@ class _Scale(NamedTuple):
     steps: int
     length: float | None
 
-    def row(
-        self, name: str, time: int, calls: int | None = None, line: str | None = None, more: int = 0
-    ) -> Row:
+    def row(self, name: str, time: int, calls: int | None = None, line: str | None = None, more: int = 0) -> Row:
         mean = time / self.steps
         of_step = 100 * mean / self.length if self.length else None
         return Row(name, mean, of_step, None if calls is None else calls / self.steps, line, more)

@@ -27,9 +27,7 @@ _COLORS = {
     "synchronization": "#774002", "host_copy": "#4e68be", "not_recorded": "#b3b8be",
 }  # fmt: skip
 _OTHER = "#c18ab7"
-_FRAME = (
-    "border:1px solid #8885;border-radius:6px;padding:.6em .8em;margin:.2em 0;max-width:62em;line-height:1.45"
-)
+_FRAME = "border:1px solid #8885;border-radius:6px;padding:.6em .8em;margin:.2em 0;max-width:62em;line-height:1.45"
 _LONGEST = 90  # characters of a name
 
 

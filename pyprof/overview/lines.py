@@ -169,9 +169,7 @@ def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
     columns = [*_operators(overview, width), *_modules(overview, width)]
     height = max(len(column.cells) for column in columns)
     escaped = [
-        column._replace(
-            cells=[visible(cell, encoding) for cell in column.cells] + [""] * (height - len(column.cells))
-        )
+        column._replace(cells=[visible(cell, encoding) for cell in column.cells] + [""] * (height - len(column.cells)))
         for column in columns
     ]
     widths = _widths(escaped, width)
@@ -180,9 +178,7 @@ def table(overview: Figures, width: int, encoding: str = "utf-8") -> list[str]:
             column.cells[0] = column.cells[0].partition(" (")[0]  # the heading without "(own time)"
     out = []
     for row in range(height):
-        cells = [
-            _cell(column.cells[row], column.head, wide, encoding) for column, wide in zip(escaped, widths)
-        ]
+        cells = [_cell(column.cells[row], column.head, wide, encoding) for column, wide in zip(escaped, widths)]
         out.append((" " * _BETWEEN).join(cells).rstrip())
     return out
 
@@ -216,8 +212,9 @@ def _modules(overview: Figures, width: int) -> list[_Column]:
         return [_Column(["Module", "na: not recorded"], 0.0)]
     heading = "Module (own time)" if width >= _CALLS else "Module"
     return [
-        _Column([heading, *(row.name or "(none)" for row in overview.modules)], 0.0), *_numbers(overview.modules, width)
-    ]  # fmt: skip
+        _Column([heading, *(row.name or "(none)" for row in overview.modules)], 0.0),
+        *_numbers(overview.modules, width),
+    ]
 
 
 def _numbers(rows: Sequence[Row], width: int) -> list[_Column]:

@@ -84,19 +84,13 @@ def _open(path: Path) -> Iterator[Any]:
             yield archive
     except _FAULTS as error:
         reason = str(error).partition("\n")[0][:200]  # an error in the header quotes all of it
-        raise FormatError(
-            f"{path} cannot be unpacked ({reason}). Copy it again, or unpack it yourself."
-        ) from error
+        raise FormatError(f"{path} cannot be unpacked ({reason}). Copy it again, or unpack it yourself.") from error
 
 
 def _files(archive: Any) -> list[tuple[str, int, Any]]:
     """Return name, size and member of each regular file."""
     if isinstance(archive, zipfile.ZipFile):
-        return [
-            (member.filename, member.file_size, member)
-            for member in archive.infolist()
-            if not member.is_dir()
-        ]
+        return [(member.filename, member.file_size, member) for member in archive.infolist() if not member.is_dir()]
     return [(member.name, member.size, member) for member in archive.getmembers() if member.isreg()]
 
 
@@ -110,9 +104,7 @@ def _check_ratio(path: Path, files: list[tuple[str, int, Any]]) -> None:
 
 
 def _member(archive: Any, file: Any) -> IO[bytes]:
-    stream: IO[bytes] = (
-        archive.open(file) if isinstance(archive, zipfile.ZipFile) else archive.extractfile(file)
-    )
+    stream: IO[bytes] = archive.open(file) if isinstance(archive, zipfile.ZipFile) else archive.extractfile(file)
     return stream
 
 

@@ -124,8 +124,7 @@ def _creators(spans: Spans, backward: Ints, match: Ints) -> Ints:
         pairs = node * len(spans.labels) + spans.label_of_path[spans.path[at]]
         distinct, code = np.unique(pairs, return_inverse=True)
         names = [
-            tuple(spans.labels[label].name for label in divmod(pair, len(spans.labels)))
-            for pair in distinct.tolist()
+            tuple(spans.labels[label].name for label in divmod(pair, len(spans.labels))) for pair in distinct.tolist()
         ]
         fits = np.array([_creates(node_, operator) for node_, operator in names])[code]
         fits &= (spans.role[at] == OPERATOR) & spans.seq.mask()[at] & (spans.seq.values[at] == number)

@@ -63,9 +63,7 @@ class _Events:
         self.detach = np.array([name in _DETACH for name in names], bool)[inverse]
         numbered = ops.seq.mask()[self.row]
         self.before = numbered & np.array([_saves_operands(name) for name in names], bool)[inverse]
-        self.node = (ops.scope[self.row] == _BACKWARD) & np.array([*map(is_builtin_node, names)], bool)[
-            inverse
-        ]
+        self.node = (ops.scope[self.row] == _BACKWARD) & np.array([*map(is_builtin_node, names)], bool)[inverse]
         self.numbered = numbered & ~self.node
 
     def stopped(self, moments: Iterable[tuple[int, int, int]]) -> Iterator[int]:

@@ -117,9 +117,7 @@ def unpacked(path: Path) -> Iterator[Path]:
             yield folder
         except FormatError as error:
             text = str(error).replace(str(folder), str(path))
-            raise FormatError(
-                text.replace(_CHOOSE, f"Unpack it, and {_CHOOSE[0].lower()}{_CHOOSE[1:]}")
-            ) from None
+            raise FormatError(text.replace(_CHOOSE, f"Unpack it, and {_CHOOSE[0].lower()}{_CHOOSE[1:]}")) from None
 
 
 def load_archive(path: Path, read: Reader) -> Trace:
@@ -175,9 +173,7 @@ def groups(recordings: Sequence[Input]) -> Groups:
     if len(out) == 1:
         return Groups(out, "")
     reasons = (
-        ", ".join(separated.reasons[:-1])
-        + (" and " if len(separated.reasons) > 1 else "")
-        + separated.reasons[-1]
+        ", ".join(separated.reasons[:-1]) + (" and " if len(separated.reasons) > 1 else "") + separated.reasons[-1]
     )
     return Groups(out, f"{len(recordings)} files are {len(out)} runs: {reasons}", separated.kinds)
 
@@ -229,10 +225,12 @@ class _Version(NamedTuple):
 @lru_cache(maxsize=256)
 def _separate(workers: tuple[tuple[str, tuple[_Version, ...]], ...]) -> Separation:
     """Separate workers, given as names and files; remembered, because the viewer asks again every few seconds."""
-    return separate([
-        Worker(name, files[0].rank, [_head(file) for file in files], any(_is_run(file.path) for file in files))
-        for name, files in workers
-    ])  # fmt: skip
+    return separate(
+        [
+            Worker(name, files[0].rank, [_head(file) for file in files], any(_is_run(file.path) for file in files))
+            for name, files in workers
+        ]
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -308,9 +306,8 @@ def choose(path: Path, name: str | None) -> tuple[Path, tuple[str, ...] | None]:
         raise UsageError(f"--run chooses one of the runs of a folder, and {path} is none.")
     known, _ = sources(path)
     hits = [key for key in known if key == name] or [
-        key for key, one in known.items()
-        if any(name in text for text in (key, *(one.files or (one.path.name,))))
-    ]  # fmt: skip
+        key for key, one in known.items() if any(name in text for text in (key, *(one.files or (one.path.name,))))
+    ]
     if len(hits) != 1:
         number = "no run" if not hits else f"{len(hits)} runs"
         listed = "; ".join(list(known)[:_MAX_NAMED]) + ("; ..." if len(known) > _MAX_NAMED else "")
@@ -331,16 +328,12 @@ def _ranks_alone(recordings: Sequence[Input]) -> list[Input] | None:
 _Read = TypeVar("_Read")
 
 
-def readable(
-    folder: Path, run: Listing, results: Sequence[_Read | FormatError]
-) -> tuple[list[_Read], dict[str, int]]:
+def readable(folder: Path, run: Listing, results: Sequence[_Read | FormatError]) -> tuple[list[_Read], dict[str, int]]:
     """Return what was read of the recordings of a run, and the losses: files that are no recordings, and those that
     cannot be read. Raises FormatError if none can."""
     failed = [str(result) for result in results if isinstance(result, FormatError)]
     if len(failed) == len(results):
-        raise FormatError(
-            f"{folder}: none of its {len(failed)} recordings can be read; the first is: {failed[0]}"
-        )
+        raise FormatError(f"{folder}: none of its {len(failed)} recordings can be read; the first is: {failed[0]}")
     lost = run.skipped | {f"{NOT_READ}{sentence}": 1 for sentence in failed}
     return [result for result in results if not isinstance(result, FormatError)], lost
 
@@ -396,8 +389,7 @@ def _check_one_run(folder: Path, recordings: Sequence[Input]) -> None:
         names = [name_of_run([recording.path.name for recording in run]) for run in separated.runs]
         listed = "; ".join(names[:_MAX_NAMED]) + ("; ..." if len(names) > _MAX_NAMED else "")
         raise FormatError(
-            f"{folder}: {separated.reason}. {_CHOOSE}; `pyprof view` of the folder shows all. The "
-            f"runs: {listed}."
+            f"{folder}: {separated.reason}. {_CHOOSE}; `pyprof view` of the folder shows all. The runs: {listed}."
         )
 
 

@@ -117,9 +117,7 @@ def _replays(trace: Trace) -> Iterator[_Replay]:
     node = trace.gpu.graph_node
     # Nodes are numbered as they were captured; without them kernels of one stream run in that order.
     turn = node.values if node.mask()[kernels].all() else np.zeros(len(trace.gpu), np.int64)
-    order = kernels[
-        np.lexsort((trace.gpu.start[kernels], turn[kernels], trace.launches.start[launch[kernels]]))
-    ]
+    order = kernels[np.lexsort((trace.gpu.start[kernels], turn[kernels], trace.launches.start[launch[kernels]]))]
     if not len(order):
         return
     begins = np.flatnonzero(np.r_[True, launch[order][1:] != launch[order][:-1]]).tolist()
@@ -134,9 +132,7 @@ def _candidates(trace: Trace, replays: list[_Replay], graphs: list[Graph]) -> li
     out: list[list[Graph]] = []
     for chunk in _chunks(trace, replays):
         batch = _batch(trace, replays[chunk[0]])
-        selection = (
-            [g for g in graphs if g.batch == batch] if any(g.batch == batch for g in graphs) else graphs
-        )
+        selection = [g for g in graphs if g.batch == batch] if any(g.batch == batch for g in graphs) else graphs
         sequences = [graph.names for graph in selection]
         targets = [_closest(names[j], sequences) for j in chunk]
         for j, indices in zip(chunk, _matching_graphs(targets, sequences)):
@@ -147,9 +143,7 @@ def _candidates(trace: Trace, replays: list[_Replay], graphs: list[Graph]) -> li
 def _kernel_positions(trace: Trace, replay: _Replay, graph: Graph) -> list[int]:
     """Return the position in a graph of each kernel of its replay, -1 where it is uncertain."""
     node = trace.gpu.graph_node
-    by_node = {
-        kernel.node: position for position, kernel in enumerate(graph.kernels) if kernel.node is not None
-    }
+    by_node = {kernel.node: position for position, kernel in enumerate(graph.kernels) if kernel.node is not None}
     if by_node and node.mask()[replay.kernels].all():
         return [by_node.get(number, -1) for number in node.values[replay.kernels].tolist()]
     return certain([trace.strings[trace.gpu.name[k]] for k in replay.kernels], graph.names)
@@ -187,9 +181,7 @@ def _batch(trace: Trace, replay: _Replay) -> int | None:
     """Return the batch size of an execution, as vLLM writes it into the range around it."""
     launch, ranges = replay.launch, trace.ranges
     start, thread = trace.launches.start[launch], trace.launches.thread[launch]
-    around = np.flatnonzero(
-        (ranges.thread == thread) & (ranges.start <= start) & (ranges.end.values >= start)
-    )
+    around = np.flatnonzero((ranges.thread == thread) & (ranges.start <= start) & (ranges.end.values >= start))
     for row in around.tolist():
         if match := _BATCH.match(trace.strings[ranges.text[row]]):
             return int(match[1])
@@ -213,16 +205,10 @@ def _share(first: Sequence[str], second: Sequence[str]) -> float:
     return 2 * int(_lengths(*_encode(first, second))[0, 0]) / (len(first) + len(second))
 
 
-def _matching_graphs(
-    targets: list[tuple[str, ...] | None], sequences: Sequence[tuple[str, ...]]
-) -> list[list[int]]:
+def _matching_graphs(targets: list[tuple[str, ...] | None], sequences: Sequence[tuple[str, ...]]) -> list[list[int]]:
     """Return the indices in `sequences` that each target may be, if both continue in the same order."""
     n, m = len(targets), len(sequences)
-    if (
-        n
-        and n % m == 0
-        and all(target == sequences[j % m] for j, target in enumerate(targets) if target is not None)
-    ):
+    if n and n % m == 0 and all(target == sequences[j % m] for j, target in enumerate(targets) if target is not None):
         return [[] if target is None else [j % m] for j, target in enumerate(targets)]
     offsets = [i for i in range(m - n + 1) if list(sequences[i : i + n]) == targets]
     if offsets:

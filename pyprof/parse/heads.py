@@ -43,9 +43,7 @@ def number(text: object) -> int | None:
     """
     if type(text) is int:
         return text if 0 <= text < 2**31 else None
-    return (
-        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else None
-    )
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def program(command: str | None) -> str | None:

@@ -89,9 +89,11 @@ def _cut_at_starts(trace: Trace) -> Ints:
     gpu = trace.gpu
     end = gpu.end
     known = np.flatnonzero(gpu.stream.mask() & gpu.device.mask() & ~gpu.graph_node.mask())
-    order = known[intervals.order_by(
-        gpu.process[known], gpu.device.values[known], gpu.stream.values[known], gpu.start[known], -end[known]
-    )]  # fmt: skip
+    order = known[
+        intervals.order_by(
+            gpu.process[known], gpu.device.values[known], gpu.stream.values[known], gpu.start[known], -end[known]
+        )
+    ]
     key = np.stack([gpu.process[order], gpu.device.values[order], gpu.stream.values[order]])
     edges = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
     for rows in np.split(order, edges):

@@ -55,9 +55,7 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 def _in_head(name: str) -> bool:
     """Return whether a fact belongs to the head; in a run of several files also one of a single file."""
-    return name.startswith(_HEAD) or (
-        name.startswith("worker.") and any(f".{prefix}" in name for prefix in _HEAD)
-    )
+    return name.startswith(_HEAD) or (name.startswith("worker.") and any(f".{prefix}" in name for prefix in _HEAD))
 
 
 def _device_facts(device: Device) -> dict[str, Any]:
@@ -70,9 +68,7 @@ def _device_facts(device: Device) -> dict[str, Any]:
 def counts(trace: Trace) -> dict[str, int]:
     """Return the number of rows of each kind. A call is a range that PyProf wrote, including classic ones."""
     ranges = trace.ranges
-    per_text = (
-        np.bincount(ranges.text, minlength=len(trace.strings)) if len(ranges) else np.zeros(0, np.int64)
-    )
+    per_text = np.bincount(ranges.text, minlength=len(trace.strings)) if len(ranges) else np.zeros(0, np.int64)
     texts = np.flatnonzero(per_text)
     calls = sum(int(per_text[code]) for code in texts if _is_call(trace.strings[int(code)]))
     marks = int(np.count_nonzero(ranges.kind == MARK))
@@ -229,8 +225,7 @@ def _processes(processes: Sequence[Mapping[str, Any]]) -> list[str]:
         words += [f"span {group[0]['span']}"] if group[0].get("span", 1) > 1 else []
         details = " ".join(word for word in words if word)
         out.append(
-            f"{len(group)} ranks {_numbers(member['rank'] for member in group)}"
-            + (f": {details}" if details else "")
+            f"{len(group)} ranks {_numbers(member['rank'] for member in group)}" + (f": {details}" if details else "")
         )
     return out
 
@@ -255,9 +250,7 @@ def _facts(facts: Mapping[str, str], processes: Sequence[Mapping[str, Any]]) -> 
         parts = name.split(".")
         ends = (".".join(parts[:i]) + "." for i in range(2, len(parts)))
         prefix = (
-            next((candidate for candidate in ends if candidate in keys), None)
-            if name.startswith("worker.")
-            else None
+            next((candidate for candidate in ends if candidate in keys), None) if name.startswith("worker.") else None
         )
         if prefix is not None:
             worker_facts[name] = name[len(prefix) :]

@@ -116,9 +116,7 @@ def nest_spans(trace: Trace, empties: bool = False) -> Spans:
     stack = trace.ops.stack[event] if len(trace.ops) and len(trace.stacks) else None
     if stack is not None:
         stack = np.where(event >= 0, stack, _NONE)
-    path, places, label_of_path = _paths(
-        parent, levels, code, labels, offset, recomputes, stack, trace.stacks
-    )
+    path, places, label_of_path = _paths(parent, levels, code, labels, offset, recomputes, stack, trace.stacks)
     del code, offset, stack
     spans = Spans(
         thread=thread, start=start, end=end, depth=depth, event=event, seq=seq, base=base, parent=parent,
@@ -143,9 +141,7 @@ def _collect(trace: Trace) -> tuple[Ints, Ints, Ints, Ints, Column, Ints]:
     if not ranges.end.mask().all():
         tables = (trace.ranges, trace.launches, trace.gpu, ops)
         last = max(int(table.start.max()) for table in tables if len(table)) + 1
-        trace.repair(
-            "ranges that were never closed (taken to last to the end, kept)", int((~ranges.end.mask()).sum())
-        )
+        trace.repair("ranges that were never closed (taken to last to the end, kept)", int((~ranges.end.mask()).sum()))
         end = np.where(ranges.end.mask(), end, max(last, int(end.max())))
     key = ranges.text * 3
     key += np.where(ranges.operator, np.int32(SUFFIXED), np.int32(PLAIN))
@@ -233,9 +229,7 @@ def _number_evaluations(seq: Column, parent: Ints, code: Ints, labels: list[Labe
     if not evaluate.any():
         return seq
     values, present = seq.values.copy(), seq.mask().copy()
-    child = np.flatnonzero(
-        (parent >= 0) & present & np.array([label.role == BOUNDARY for label in labels])[code]
-    )
+    child = np.flatnonzero((parent >= 0) & present & np.array([label.role == BOUNDARY for label in labels])[code])
     child = child[evaluate[code[parent[child]]] & ~present[parent[child]]]
     values[parent[child]], present[parent[child]] = values[child], True
     return Column(values, present)

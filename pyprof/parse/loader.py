@@ -124,9 +124,7 @@ def _check_readable(path: Path) -> None:
         expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
         size = path.stat().st_size
         if size < expected:
-            raise FormatError(
-                f"{path} is cut off, {size} of {expected} bytes are there. Copy or export it again."
-            )
+            raise FormatError(f"{path} is cut off, {size} of {expected} bytes are there. Copy or export it again.")
 
 
 def _is_dlprof_database(path: Path) -> bool:

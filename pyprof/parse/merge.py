@@ -233,13 +233,13 @@ def _concatenate_columns(columns: list[Column], moves: _Moves, lengths: list[int
     if not any(present):
         nothing: Any = np.broadcast_to(np.int64(0), (total, *axes))
         return Column(nothing, np.broadcast_to(np.False_, total))
-    dtype = np.result_type(
-        *(column.values.dtype for column, is_present in zip(columns, present) if is_present)
+    dtype = np.result_type(*(column.values.dtype for column, is_present in zip(columns, present) if is_present))
+    values = np.concatenate(
+        [
+            move(column.values) if is_present else np.zeros((length, *axes), dtype)
+            for column, move, is_present, length in zip(columns, moves, present, lengths)
+        ]
     )
-    values = np.concatenate([
-        move(column.values) if is_present else np.zeros((length, *axes), dtype)
-        for column, move, is_present, length in zip(columns, moves, present, lengths)
-    ])  # fmt: skip
     if all(column.present is None for column, length in zip(columns, lengths) if length):
         return Column(values)
     return Column(values, np.concatenate([

@@ -34,13 +34,8 @@ def count(lost: Mapping[str, int]) -> int:
 def note(trace: Trace) -> None:
     """Count the launches whose work is missing, by the name of the call."""
     launches, gpu = trace.launches, trace.gpu
-    names = {
-        code: _MODE.sub("", without_version(trace.strings[code]))
-        for code in np.unique(launches.name).tolist()
-    }
-    kernel = _named(
-        trace, {code for code, name in names.items() if starts_one_kernel(name) or _GRAPH.fullmatch(name)}
-    )
+    names = {code: _MODE.sub("", without_version(trace.strings[code])) for code in np.unique(launches.name).tolist()}
+    kernel = _named(trace, {code for code, name in names.items() if starts_one_kernel(name) or _GRAPH.fullmatch(name)})
     maybe = _named(trace, {code for code, name in names.items() if _MAY_BE_EMPTY.fullmatch(name)})
     if not (kernel | maybe).any() or (len(gpu) and not gpu.correlation.mask().any()):
         return
@@ -64,9 +59,7 @@ def note(trace: Trace) -> None:
         absent = ~np.logical_or.reduceat(matched[rows], first)
         rows = rows[first]
         missing[rows] = absent & (kernel[rows] | _between(absent, kernel[rows]) | (not len(gpu)))
-    for code, number in zip(
-        *(column.tolist() for column in np.unique(launches.name[missing], return_counts=True))
-    ):
+    for code, number in zip(*(column.tolist() for column in np.unique(launches.name[missing], return_counts=True))):
         trace.drop(f"launches by {names[code]}{_END}", number)
 
 

@@ -81,9 +81,7 @@ class Place(NamedTuple):
     reprs: tuple[str, ...] = ()
     calls: tuple[tuple[str, Call], ...] = ()
     event: tuple[str, Call] | None = None
-    names: tuple[
-        tuple[str, int | None], ...
-    ] = ()  # operator ranges, with the offset of their sequence number
+    names: tuple[tuple[str, int | None], ...] = ()  # operator ranges, with the offset of their sequence number
     seq: int | None = None  # offset of the sequence number that applies
     module: str | None = None
     node: str | None = None  # the innermost backward range
@@ -153,16 +151,12 @@ def enter(place: Place, label: Label, offset: int | None, recomputes: bool = Fal
     if place.calls or not isinstance(marker, UserMarker) or is_step(label.text):
         return place
     if not place.names and announces_collective(label.text):
-        return _enter_operator(
-            place, Label(label.text, OperatorMarker(label.text), OPERATOR, label.text), None
-        )
+        return _enter_operator(place, Label(label.text, OperatorMarker(label.text), OPERATOR, label.text), None)
     return place._replace(ranges=(*place.ranges, label.text))
 
 
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
-_STEP_WORDS = frozenset(
-    ("step", "steps", "iter", "iters", "iteration", "iterations", "batch", "batches", "epoch")
-)
+_STEP_WORDS = frozenset(("step", "steps", "iter", "iters", "iteration", "iterations", "batch", "batches", "epoch"))
 
 
 def is_step(text: str) -> bool:
@@ -196,8 +190,7 @@ def _enter_call(place: Place, text: str, marker: CallMarker) -> Place:
     elif place.direction == NO_DIRECTION:
         place = place._replace(direction=FPROP, phase=FORWARD)
     if place.phase == FORWARD and (
-        marker.call.mod.startswith("torch.optim")
-        or (not place.closure and any(map(_OPTIMIZER.search, frames)))
+        marker.call.mod.startswith("torch.optim") or (not place.closure and any(map(_OPTIMIZER.search, frames)))
     ):
         place = place._replace(phase=OPTIMIZER)
     return place._replace(
@@ -212,7 +205,7 @@ def _recomputation(place: Place) -> Place:
     """Return the place of a forward that runs again inside a backward: a forward in its own right."""
     return place._replace(
         direction=FPROP, phase=RECOMPUTE, calls=(), event=None, names=(), seq=None, node=None, recompute_starts=True
-    )  # fmt: skip
+    )
 
 
 COMPILE = ("torch", "compile")
@@ -290,9 +283,7 @@ def event_of(label: Label) -> tuple[str, Call] | None:
     if isinstance(marker, OperatorMarker) and label.role == OPERATOR and any(marker.sizes or ()):
         # An empty list is a number, a list of numbers, None or a tensor without dimensions.
         shapes = marker.sizes or ()
-        call = Call(
-            "aten", marker.name, tuple(Arg("", Tensor(s, None) if s else Other("unknown")) for s in shapes)
-        )
+        call = Call("aten", marker.name, tuple(Arg("", Tensor(s, None) if s else Other("unknown")) for s in shapes))
         return encode(call), call
     return None
 

@@ -148,15 +148,9 @@ def _operator_rows(trace: Trace, spans: Spans, forward: Ints) -> tuple[Rows, Int
     ranges."""
     ops = trace.ops
     if not len(ops):
-        raise FormatError(
-            f'{trace.path}: no kernels and no operators found. Record with "pyprof run SCRIPT".'
-        )
+        raise FormatError(f'{trace.path}: no kernels and no operators found. Record with "pyprof run SCRIPT".')
     engine = np.array([text.startswith(EVALUATE) for text in trace.strings.texts] or [False], bool)
-    is_row = (
-        (spans.event >= 0)
-        & ((ops.scope == 0) | (ops.scope == 1))[spans.event]
-        & ~engine[ops.name[spans.event]]
-    )
+    is_row = (spans.event >= 0) & ((ops.scope == 0) | (ops.scope == 1))[spans.event] & ~engine[ops.name[spans.event]]
     span = np.flatnonzero(is_row)
     name, names, short_names, rank = _names(trace, ops.name[spans.event[span]])
     pids = np.array([trace.processes[t.process].pid for t in trace.threads] + [0], np.int64)
@@ -238,9 +232,7 @@ def _around(
     paired = origin >= 0
     source = np.where(paired, origin, at)  # where the call was made
     path = np.where(inside, spans.path[at], 0)
-    site_code, sites = _sites(
-        spans, path, np.where(paired, spans.path[source], _NONE), outside, stack, trace.stacks
-    )
+    site_code, sites = _sites(spans, path, np.where(paired, spans.path[source], _NONE), outside, stack, trace.stacks)
     call, inner_calls = _calls(trace, spans, source, inside, np.where(paired, _NONE, boundary))
     (launcher,) = _numbered(trace, spans, [np.where(inside, spans.launcher[at], _NONE)])
     tids = np.array([t.tid for t in trace.threads] + [0], np.int64)
@@ -296,9 +288,7 @@ def _sites(
     return code, sites
 
 
-def _calls(
-    trace: Trace, spans: Spans, source: Ints, inside: Bools, boundary: Ints
-) -> tuple[Column, list[Column]]:
+def _calls(trace: Trace, spans: Spans, source: Ints, inside: Bools, boundary: Ints) -> tuple[Column, list[Column]]:
     """Return the numbers of the calls of each row, in the order of their starts.
 
     First the outermost call, otherwise the operator, otherwise the backward without a forward; then the calls inside

@@ -72,9 +72,7 @@ def separate(workers: Sequence[Worker]) -> Separation:
 
 
 def _split(workers: list[_Facts]) -> list[list[int]]:
-    order = sorted(
-        range(len(workers)), key=lambda i: (_start(workers[i]) is None, _start(workers[i]) or 0, i)
-    )
+    order = sorted(range(len(workers)), key=lambda i: (_start(workers[i]) is None, _start(workers[i]) or 0, i))
     runs: list[list[int]] = []
     for index in order:
         one = workers[index]
@@ -94,9 +92,7 @@ def _facts(worker: Worker) -> _Facts:
     heads = worker.heads
     rank = next((head.rank for head in heads if head.rank is not None), worker.rank_in_name)
     answers = [head.distributed for head in heads]
-    distributed = (
-        True if True in answers else False if answers and None not in answers and rank is None else None
-    )
+    distributed = True if True in answers else False if answers and None not in answers and rank is None else None
     host, pid = _first(heads, "host"), _first(heads, "pid")
     if host is None and pid is not None and worker.name.endswith(f"_{pid}"):
         host = worker.name.removesuffix(f"_{pid}")
@@ -132,9 +128,11 @@ def gap(a: Head, b: Head) -> int:
     first, second, first_end, second_end = a.start or 0, b.start or 0, a.end or 0, b.end or 0
     if not (a.cyclic or b.cyclic):
         return max(0, second - first_end, first - second_end)
-    return max(0, min((second - first_end) % QUARTER_NS, (first - second_end) % QUARTER_NS)) if (
-        (second - first) % QUARTER_NS > first_end - first and (first - second) % QUARTER_NS > second_end - second
-    ) else 0  # fmt: skip
+    return (
+        max(0, min((second - first_end) % QUARTER_NS, (first - second_end) % QUARTER_NS))
+        if ((second - first) % QUARTER_NS > first_end - first and (first - second) % QUARTER_NS > second_end - second)
+        else 0
+    )
 
 
 def _distance(a: _Facts, b: _Facts) -> float:

@@ -68,9 +68,7 @@ class Names:
         place = np.where(ids.mask(), self.place(ids.values), len(self._ids))
         used = np.unique(place)
         fresh = used[self._codes[used] < 0]
-        self._codes[fresh] = [
-            self.strings.code(text) for text in self._values.take(arrow.array(fresh)).to_pylist()
-        ]
+        self._codes[fresh] = [self.strings.code(text) for text in self._values.take(arrow.array(fresh)).to_pylist()]
         return self._codes[place]
 
     @cached_property
@@ -162,9 +160,7 @@ class Clock:
         for table in (*tables, trace.collectives):
             table.start = table.start - trace.t0
             end = table.end
-            table.end = (
-                Column(end.values - trace.t0, end.present) if isinstance(end, Column) else end - trace.t0
-            )
+            table.end = Column(end.values - trace.t0, end.present) if isinstance(end, Column) else end - trace.t0
 
 
 class Table:
@@ -198,9 +194,7 @@ class Table:
         present = self._present.get(name)
         if self.rows and present is not None and not present[: self.rows].any():
             nothing = np.zeros(1, self._values[name].dtype)  # like Column.missing: takes no memory
-            return Column(
-                np.broadcast_to(nothing, self.values(name).shape), np.broadcast_to(np.False_, self.rows)
-            )
+            return Column(np.broadcast_to(nothing, self.values(name).shape), np.broadcast_to(np.False_, self.rows))
         return Column(self.values(name), None if present is None else present[: self.rows])
 
 
@@ -237,9 +231,7 @@ def range_table(
 
 def launch_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int) -> Launches:
     """Build runtime and driver calls from batches of (thread, rows, name), `capacity` rows at most."""
-    table = Table(
-        capacity, thread=np.int32, start=np.int64, end=np.int64, correlation=np.int64, name=np.int32
-    )
+    table = Table(capacity, thread=np.int32, start=np.int64, end=np.int64, correlation=np.int64, name=np.int32)
     for thread, batch, name in parts:
         start, end, correlation = (batch.column(key) for key in ("start", "end", "correlationId"))
         complete = start.mask() & correlation.mask()
@@ -273,9 +265,7 @@ def gpu_table(parts: Iterable[tuple[Batch, Ints, int, Ints]], capacity: int, los
         ends = np.where(end.mask(), end.values, start.values)
         backwards = ends < start.values
         count(lost, "GPU events without a start", int(np.count_nonzero(~has_start)))
-        count(
-            lost, "GPU events without an end (kept, time 0)", int(np.count_nonzero(has_start & ~end.mask()))
-        )
+        count(lost, "GPU events without an end (kept, time 0)", int(np.count_nonzero(has_start & ~end.mask())))
         count(
             lost,
             "GPU events that end before they start (kept, time 0)",
@@ -333,9 +323,7 @@ def io_table(parts: Iterable[tuple[Ints, Batch, Ints]], capacity: int, lost: dic
 
 def take(table: _Table, index: Ints) -> _Table:
     """Return the rows of a table at the given positions."""
-    columns: dict[str, Any] = {
-        k: c.take(index) if isinstance(c, Column) else c[index] for k, c in vars(table).items()
-    }
+    columns: dict[str, Any] = {k: c.take(index) if isinstance(c, Column) else c[index] for k, c in vars(table).items()}
     return type(table)(**columns)
 
 

@@ -39,10 +39,11 @@ _KINDS = {
     "binary_cross_entropy": "probability", "bernoulli": "probability",
 }  # fmt: skip
 _DESCRIPTIONS = {
-    "normal": "normal random numbers", "positive": "numbers in (0, 1], as it accepts no others",
+    "normal": "normal random numbers",
+    "positive": "numbers in (0, 1], as it accepts no others",
     "probability": "numbers in (0, 1), as it takes probabilities",
     "definite": "positive definite matrices, as it factors or solves",
-}  # fmt: skip
+}
 # Argument and dimension that an index points into: position of the index, position of the argument, dimension.
 _INDICES: dict[str, tuple[int, int, int | str]] = {
     "embedding": (1, 0, 0), "_embedding_bag": (1, 0, 0), "embedding_bag": (1, 0, 0), "index_select": (2, 0, "dim"),

@@ -28,9 +28,7 @@ def select(keys: str) -> list[Spec]:
     names = [key.strip() for key in keys.split(",")]
     for key in names:
         if key not in COLUMNS:
-            raise UsageError(
-                f"unknown column {key!r}.{nearest(key, COLUMNS)} Choose from {','.join(COLUMNS)}."
-            )
+            raise UsageError(f"unknown column {key!r}.{nearest(key, COLUMNS)} Choose from {','.join(COLUMNS)}.")
     if len(set(names)) < len(names):
         raise UsageError(f"a column is named twice in {keys!r}.")
     return [COLUMNS[key] for key in names]
@@ -45,9 +43,7 @@ def texts(spec: Spec, cells: Cells, block: slice, spell: Callable[[str], str] = 
         return [str(value) for value in out.tolist()]
     if isinstance(cells, Reals):
         digits = cells.digits
-        return [
-            spec.none if value != value else f"{value:.{digits}f}" for value in cells.values[block].tolist()
-        ]
+        return [spec.none if value != value else f"{value:.{digits}f}" for value in cells.values[block].tolist()]
     table = np.array([spec.none if text is None else spell(text) for text in cells.texts], object)
     return list(table[cells.codes[block]].tolist())
 
@@ -63,9 +59,7 @@ def lines(view: View, specs: Sequence[Spec], style: str, width: int = 0, raw: bo
         block = slice(first, first + _BLOCK)
         columns = [texts(spec, column, block, spell) for spec, column in zip(specs, cells)]
         if style == "csv":
-            quoted = [
-                [f'"{text}"' if '"' not in text else _quote(text) for text in column] for column in columns
-            ]
+            quoted = [[f'"{text}"' if '"' not in text else _quote(text) for text in column] for column in columns]
             yield from map(",".join, zip(*quoted))
         elif style == "blank":
             yield from map(" ".join, zip(*([_no_blanks(text) for text in column] for column in columns)))

@@ -87,17 +87,13 @@ class Queries(Store):
             with self._query():
                 cursor = self.connection.execute(text)
                 if cursor.description is None:
-                    raise UsageError(
-                        "the query is empty; expected a SELECT, as in: select * from kernels limit 10."
-                    )
+                    raise UsageError("the query is empty; expected a SELECT, as in: select * from kernels limit 10.")
                 yield [column[0] for column in cursor.description]
                 yield from _read(cursor, bounds)
         except UnicodeEncodeError:
             raise UsageError("the query is not a text that UTF-8 can express.") from None
         except MemoryError:
-            raise PyProfError(
-                "the query needs more memory than there is; select fewer rows or columns."
-            ) from None
+            raise PyProfError("the query needs more memory than there is; select fewer rows or columns.") from None
 
     def _ended(self) -> PyProfError:
         return time_is_up(self._seconds, self._advice)
@@ -153,9 +149,7 @@ def _sentence(text: str) -> str:
     >>> _sentence("no such table: kernel")
     'no such table: kernel. Did you mean kernels?'
     """
-    if any(
-        word in text for word in ("not authorized", "prohibited", "readonly", "read-only", "cannot modify")
-    ):
+    if any(word in text for word in ("not authorized", "prohibited", "readonly", "read-only", "cannot modify")):
         return f"a query can only read: expected one SELECT over the views {', '.join(VIEWS)}."
     if "one statement at a time" in text:
         return "expected one statement; found several."
@@ -198,9 +192,7 @@ def described(answer: Answer) -> tuple[Column, ...]:
     out = []
     for number, name in enumerate(answer.columns):
         kinds = {type(row[number]) for row in answer.rows if row[number] is not None}
-        kind: type = (
-            kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object if kinds else str
-        )
+        kind: type = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object if kinds else str
         out.append(Column(str(number), name, _unit(name), "", kind))
     return tuple(out)
 

@@ -42,9 +42,7 @@ class View(NamedTuple):
 
 def _words(column: str, words: dict[int, str]) -> str:
     """Return an expression for the word of a code, NULL for an unknown one."""
-    return (
-        f"case {column} {' '.join(f'when {code} then {_quoted(word)}' for code, word in words.items())} end"
-    )
+    return f"case {column} {' '.join(f'when {code} then {_quoted(word)}' for code, word in words.items())} end"
 
 
 def _quoted(word: str) -> str:
@@ -64,9 +62,7 @@ def _line(column: str) -> str:
 
 
 def _worker(id_: str) -> Field:
-    return Field(
-        "worker", f"(select name from worker where id = {id_} >> {WORKER_SHIFT})", "Name of the process."
-    )
+    return Field("worker", f"(select name from worker where id = {id_} >> {WORKER_SHIFT})", "Name of the process.")
 
 
 def _thread(column: str) -> Field:

@@ -45,9 +45,7 @@ def describe_closure(function: Callable[..., Cost]) -> str:
         if isinstance(value, Derivative):
             parts.append(f"backward {value.flops if len(value.flops) > 1 else value.flops[0]}")
         elif isinstance(value, Reduction):
-            parts += [
-                f"{field} {x}" for field, x in value._asdict().items() if type(x) is int or isinstance(x, str)
-            ]
+            parts += [f"{field} {x}" for field, x in value._asdict().items() if type(x) is int or isinstance(x, str)]
         elif (type(value) is int or isinstance(value, str)) and name != "name":
             parts.append(f"{name} {value}")
         elif isinstance(value, list):
@@ -62,9 +60,7 @@ def _rows(members: dict[Formula, list[str]]) -> list[str]:
     same: dict[tuple[str, str, str], list[str]] = {}
     for formula, names in members.items():
         rule, source = summary(inspect.getdoc(formula.function) or "")
-        arguments = ", ".join(
-            name for name in inspect.signature(formula.function).parameters if name != "inplace"
-        )
+        arguments = ", ".join(name for name in inspect.signature(formula.function).parameters if name != "inplace")
         text = rule or describe_closure(formula.function) or "as above"
         same.setdefault((f"({arguments})", text, source or "above"), []).extend(names)
     return [

@@ -52,9 +52,7 @@ def _plugin_section() -> list[str]:
         "them.", "",
         "| plugin | rule | difference |", "|---|---|---|",
     ]  # fmt: skip
-    return lines + [
-        f"| {recommendation} | {rule} | {different} |" for recommendation, rule, different in _PLUGIN
-    ]
+    return lines + [f"| {recommendation} | {rule} | {different} |" for recommendation, rule, different in _PLUGIN]
 
 
 def docstring_parts(rule: Rule) -> tuple[str, str, str]:
@@ -89,9 +87,7 @@ def markdown() -> str:
             f"- Fires: {fires}",
             f"- Silent: {silent}",
         ]
-        lines += (
-            [f"- Requires: {'; '.join(premise.text for premise in rule.premises)}."] if rule.premises else []
-        )
+        lines += [f"- Requires: {'; '.join(premise.text for premise in rule.premises)}."] if rule.premises else []
         limits = [_limit(limit) for name, limit in LIMITS.items() if name.startswith(rule.id)]
         lines += [f"- Thresholds: {'; '.join(limits)}."] if limits else []
     return "\n".join(lines + _plugin_section()) + "\n"

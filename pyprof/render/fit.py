@@ -52,9 +52,7 @@ class Screen(Sink):
         for low in range(0, len(frame), _ROWS):
             rows = frame.iloc[low : low + _ROWS]
             columns = [
-                text_column
-                for column in self.columns
-                if (text_column := _text_column(column, rows[column.key]))
+                text_column for column in self.columns if (text_column := _text_column(column, rows[column.key]))
             ]
             fitted = fit(columns, self._width)
             self._columns = max(self._columns, len(columns) - len(fitted))
@@ -89,14 +87,10 @@ def _text_column(column: Column, values: pd.Series[Any]) -> TextColumn | None:
         return None
     heading = column.heading
     if numeric(column) and column.unit in _UNITS:
-        unit, texts = scaled(
-            [None if value is pd.NA or value != value else value for value in values], column.unit
-        )
+        unit, texts = scaled([None if value is pd.NA or value != value else value for value in values], column.unit)
         heading = heading.replace(f"({column.unit})", f"({unit})")
     else:
-        texts = [
-            " ".join(text.split()) for text in text_cells.column(column, values, text_cells.TABLE).to_pylist()
-        ]
+        texts = [" ".join(text.split()) for text in text_cells.column(column, values, text_cells.TABLE).to_pylist()]
     if not any(texts):
         return None
     words = max(map(len, heading.split()))

@@ -45,8 +45,7 @@ def lines(columns: Sequence[TextColumn]) -> Iterator[str]:
 def _rows(columns: Sequence[TextColumn], texts: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
     """Return lines of padded cells."""
     padded = [
-        [_pad(text, width, column.numeric) for text in cells]
-        for column, cells, width in zip(columns, texts, widths)
+        [_pad(text, width, column.numeric) for text in cells] for column, cells, width in zip(columns, texts, widths)
     ]
     separator = " " * GAP
     return (separator.join(cells).rstrip() for cells in zip(*padded))

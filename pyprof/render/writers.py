@@ -108,9 +108,7 @@ class Markdown(Sink):
 
     def __init__(self, report: Report, file: BinaryIO):
         super().__init__(report, file)
-        self.put(
-            "|".join(["", *(f" {text_cells.MARKDOWN.text(c.heading)} " for c in self.columns), ""]) + "\n"
-        )
+        self.put("|".join(["", *(f" {text_cells.MARKDOWN.text(c.heading)} " for c in self.columns), ""]) + "\n")
         self.put("|".join(["", *(" ---: " if numeric(c) else " --- " for c in self.columns), ""]) + "\n")
 
     def part(self, frame: pd.DataFrame) -> None:
@@ -140,10 +138,9 @@ class Parquet(Sink):
         import pyarrow.parquet as pq
 
         super().__init__(report, file)
-        self._schema = pa.schema([
-            pa.field(c.heading, _TYPES[c.kind], metadata={"unit": c.unit, "definition": c.text})
-            for c in self.columns
-        ])  # fmt: skip
+        self._schema = pa.schema(
+            [pa.field(c.heading, _TYPES[c.kind], metadata={"unit": c.unit, "definition": c.text}) for c in self.columns]
+        )
         self._writer = pq.ParquetWriter(file, self._schema)
 
     def part(self, frame: pd.DataFrame) -> None:
@@ -181,9 +178,7 @@ _OF_CSV = dict(zip(STYLES, (Csv, Dlprof, Raw)))
 def file_name(report: Report, profile_name: str, format_: str) -> str:
     """Return the name of a report's file. Raises UsageError for an unknown format, or a profile name that is a path."""
     if format_ not in FORMATS:
-        raise UsageError(
-            f"unknown format {format_!r}.{nearest(format_, FORMATS)} Choose from {', '.join(FORMATS)}."
-        )
+        raise UsageError(f"unknown format {format_!r}.{nearest(format_, FORMATS)} Choose from {', '.join(FORMATS)}.")
     if os.path.basename(profile_name) != profile_name or not profile_name or "\0" in profile_name:
         raise UsageError(f"profile name {profile_name!r} is not a file name; give one without a path.")
     return f"{profile_name}_{report.suffix}.{FORMATS[format_].extension}"
@@ -199,9 +194,7 @@ def write(
 ) -> list[str]:
     """Write a report in several formats; return the names of the files. Existing files are replaced. Raises PyProfError
     if a file cannot be written, UsageError for an unknown format or style."""
-    names = [
-        os.path.join(folder, file_name(report, profile_name, format_)) for format_ in dict.fromkeys(formats)
-    ]
+    names = [os.path.join(folder, file_name(report, profile_name, format_)) for format_ in dict.fromkeys(formats)]
     sinks = [_sink(format_, style) for format_ in dict.fromkeys(formats)]
     name = names[0] if names else ""
     try:
@@ -212,9 +205,7 @@ def write(
             _write_rows(report, source, list(zip(sinks, files)), style)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise PyProfError(
-            f"{name}: the report could not be written ({reason}). Name another folder."
-        ) from error
+        raise PyProfError(f"{name}: the report could not be written ({reason}). Name another folder.") from error
     return names
 
 
@@ -270,8 +261,6 @@ def sectioned(report: Report, source: Source) -> str:
         lines = [section.title]
         if section.headings:
             lines.append(",".join(["", *map(text_cells.DLPROF.text, section.headings)]))
-        lines += [
-            ",".join(text_cells.cell_text(value, text_cells.DLPROF) for value in row) for row in section.rows
-        ]
+        lines += [",".join(text_cells.cell_text(value, text_cells.DLPROF) for value in row) for row in section.rows]
         blocks.append("".join(f"{line}\n" for line in lines))
     return "\n".join(blocks)

@@ -129,9 +129,7 @@ class Report(NamedTuple):
                 raise UsageError(f"{_flag(name)}={value}: choose from {', '.join(options[name].choices)}.")
         selection = {option.name: option.default for option in self.options} | dict(self.selection) | values
         excluded = {key for name, value in selection.items() for key in options[name].choices[value]}
-        return self._replace(
-            selection=selection, columns=tuple(c for c in self.all_columns if c.key not in excluded)
-        )
+        return self._replace(selection=selection, columns=tuple(c for c in self.all_columns if c.key not in excluded))
 
     def chunks(self, source: Source) -> Iterator[pd.DataFrame]:
         """Yield the rows in parts of bounded size, at least one part. Raises UsageError for the summary of a fleet, if
@@ -175,9 +173,7 @@ def report(
 
     def add(make: _Producer) -> _Producer:
         text, all_columns = " ".join((make.__doc__ or "").split()), tuple(columns)
-        entry = Report(
-            name, title, suffix or name, text, all_columns, make, sections, tuple(options), all_columns
-        )
+        entry = Report(name, title, suffix or name, text, all_columns, make, sections, tuple(options), all_columns)
         REPORTS.register(name)(entry.choose()._replace(needs=needs, view=view, of_summary=of_summary))
         return make
 
@@ -188,9 +184,7 @@ def find(name: str, **selection: str) -> Report:
     """Return a report by its name, with values of its options. Raises UsageError for an unknown name."""
     load_folder(__name__, "pyprof.reports")
     if name not in REPORTS:
-        raise UsageError(
-            f"unknown report {name!r}.{nearest(name, REPORTS)} Choose from {', '.join(sorted(REPORTS))}."
-        )
+        raise UsageError(f"unknown report {name!r}.{nearest(name, REPORTS)} Choose from {', '.join(sorted(REPORTS))}.")
     return REPORTS[name].choose(**selection)
 
 

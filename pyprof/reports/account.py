@@ -46,11 +46,13 @@ _COLUMNS = (
     Column("total_ns", "Total (ns)", "ns", "Time of the cause in the steady steps."),
     Column("step_ns", "Per Step (ns)", "ns", "Mean of a step.", float),
     Column(
-        "share", "Share (%)", "%",
+        "share",
+        "Share (%)",
+        "%",
         "Of the time of the steps: that of useful is the MFU, and those of the others are the points that it lacks.",
         float,
     ),
-)  # fmt: skip
+)
 
 
 @report(
@@ -133,15 +135,11 @@ def waits(source: Source, activity: Activity, steps: Steps, device: int | None) 
         columns=["cause", *_PLACE, "total_ns"]
     )
     rows = table.astype(object).where(table.notna(), None)
-    names = [
-        f"{cause}{_location(*place)}" for cause, *place in rows[["cause", *_PLACE]].itertuples(index=False)
-    ]
+    names = [f"{cause}{_location(*place)}" for cause, *place in rows[["cause", *_PLACE]].itertuples(index=False)]
     return rows["total_ns"].astype(np.int64).groupby(pd.Index(names)).sum()
 
 
-def _location(
-    call: str | None, host: str | None, operator: str | None, module: str | None, line: str | None
-) -> str:
+def _location(call: str | None, host: str | None, operator: str | None, module: str | None, line: str | None) -> str:
     """Return the text of a place, to follow its cause."""
     what = call or host or operator
     text = named(what, None, line, True).removeprefix("in ") if what else line or ""
@@ -170,7 +168,7 @@ def _operators(source: Source) -> pd.DataFrame:
 
 def _parts(
     source: Source, activity: Activity, steps: Steps, device: int, peak: float, operators: pd.DataFrame
-) -> Iterator[pd.DataFrame]:  # fmt: skip
+) -> Iterator[pd.DataFrame]:
     """Yield the time of causes with the columns of their places."""
     covered = activity.paused
     number = activity.event["operator"]
@@ -179,11 +177,7 @@ def _parts(
         covered = covered.with_(Union(group.start, group.end))
         counted = np.flatnonzero(length)
         events, length = group.events[counted], length[counted]
-        amounts = (
-            _divided(source, activity, events, length, peak)
-            if group.cause == "kernel"
-            else {group.cause: length}
-        )
+        amounts = _divided(source, activity, events, length, peak) if group.cause == "kernel" else {group.cause: length}
         own = np.where(number.mask()[events], number.values[events], -1)
         for cause, amount in amounts.items():
             sums = pd.Series(amount).groupby(own).sum()
@@ -244,9 +238,7 @@ def _divided(source: Source, activity: Activity, events: Ints, length: Ints, pea
     known = has_model & work["roofline_ns"].mask() & work["hardware_ps"].mask()
     own = flops * _PS / np.maximum(at_peak, 1)
     useful = np.where(own < peak, model * own / max(peak, 1.0), model) / 1000
-    computes = known & (
-        at_peak / 1000 >= roofline - 1
-    )  # not the bandwidth, which few multiprocessors can use up
+    computes = known & (at_peak / 1000 >= roofline - 1)  # not the bandwidth, which few multiprocessors can use up
     unfilled = np.where(computes, time * _unfilled(source, activity, events), 0)
     levels = [np.zeros(len(time)), useful, model / 1000, roofline, roofline + unfilled, time.astype(float)]
     scale = length / np.maximum(time, 1)

@@ -153,9 +153,11 @@ def _figures(source: Source, events: Allocations, place: int) -> dict[str, Any]:
     return {
         "worker": reads.worker_names(source.store)[events.worker],
         "device": None if cpu else events.device,
-        "allocated": used, "reserved": reserved, "unused": None if reserved is None or cpu else reserved - used,
+        "allocated": used,
+        "reserved": reserved,
+        "unused": None if reserved is None or cpu else reserved - used,
         "recorded": events.recorded,
-    }  # fmt: skip
+    }
 
 
 class _Operators(NamedTuple):

@@ -68,9 +68,7 @@ def api_calls(source: Source, by: str) -> pd.DataFrame:
     texts = source.store.rows("select id, text from string")
     names, code = distinct(((number, without_version(text)) for number, text in texts), (None,))
     parts = [_calls(source.activity(worker_of(low)), source) for low, _ in spans(source)]
-    calls = (
-        pd.concat([part.table for part in parts]) if parts else pd.DataFrame(columns=_CALLS, dtype=np.int64)
-    )
+    calls = pd.concat([part.table for part in parts]) if parts else pd.DataFrame(columns=_CALLS, dtype=np.int64)
     calls["name"] = code[calls.pop("text").to_numpy(np.int64)]
     keys = ["name", "kind"] if by == "name" else ["worker", "thread", "name", "kind"]
     grouped = calls.groupby(keys, sort=True)

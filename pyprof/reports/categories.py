@@ -129,10 +129,7 @@ def _sums(event: dict[str, Values]) -> pd.DataFrame:
 def _keys(source: Source, pairs: Iterable[int], by: str) -> tuple[Ints, pd.DataFrame]:
     """Return the row number of each pair of a kernel's name and a call, and a table of each row's category, kind and
     operator."""
-    names = {
-        number: (text, kind)
-        for number, text, kind in source.store.rows("select id, name, kind from kernel_name")
-    }
+    names = {number: (text, kind) for number, text, kind in source.store.rows("select id, name, kind from kernel_name")}
     sites = {number: (mod, op) for number, mod, op in source.store.rows("select id, mod, op from site")}
     rows: list[dict[str, str | None]] = []
     for pair in pairs:

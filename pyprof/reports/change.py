@@ -126,15 +126,10 @@ def _findings(sides: list[_Side], change: float) -> Iterator[str]:
     ]
     slow, fast = (0, 1) if change < 0 else (1, 0)
     savings, left = (
-        {
-            rule: (finding.saving or 0) / max(sides[one].run.steps, 1)
-            for rule, finding in findings[one].items()
-        }
+        {rule: (finding.saving or 0) / max(sides[one].run.steps, 1) for rule, finding in findings[one].items()}
         for one in (slow, fast)
     )
-    fresh = [
-        rule for rule, saving in savings.items() if saving >= max(abs(change) / 4, 4 * left.get(rule, 0))
-    ]
+    fresh = [rule for rule, saving in savings.items() if saving >= max(abs(change) / 4, 4 * left.get(rule, 0))]
     for rule in sorted(fresh, key=lambda one: -savings[one])[:_MOST]:
         most = "at most " if rule in BOUNDS else ""
         who = "Predicted in the base" if change < 0 else "Found in the other"

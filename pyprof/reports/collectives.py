@@ -103,9 +103,7 @@ def over_ranks(source: Source, by: str) -> pd.DataFrame:
     selected = launches[within(launches, spans(all_workers))]
     if source.worker is not None:
         own = selected["worker"] == source.worker
-        selected = selected[
-            own | (selected["instance"] >= 0) & selected["instance"].isin(selected["instance"][own])
-        ]
+        selected = selected[own | (selected["instance"] >= 0) & selected["instance"].isin(selected["instance"][own])]
     calls = _calls(source, launches, selected)
     keys = [key for key in _KEYS if key != "group" or by == "group"]
     table = calls.groupby(keys, sort=True, dropna=False).agg(
@@ -196,9 +194,7 @@ def _add_rates(table: pd.DataFrame) -> pd.DataFrame:
     for name in ("transfer_ns", "wait_ns"):
         table[name] = table[name].where(aligned)
     transfer = table["transfer_ns"].astype("Float64")
-    table["wait_share"] = (
-        100 * table["wait_ns"].astype("Float64") / table["latency_ns"].where(table["latency_ns"] > 0)
-    )
+    table["wait_share"] = 100 * table["wait_ns"].astype("Float64") / table["latency_ns"].where(table["latency_ns"] > 0)
     table["transfer_avg"] = transfer / table["calls"]
     table["algbw"] = table["bytes"].astype("Float64") / transfer.where(transfer > 0)
     table["busbw"] = table["algbw"] * factors(table["name"], table["size"])

@@ -18,9 +18,7 @@ from pyprof.reports.step_time import STEP, WORKER
 from pyprof.store import reads
 
 NAME = Column("name", "Collective", "", "Name in c10d: all_reduce, all_gather, all_to_all ...", str)
-GROUP = Column(
-    "process_group", "Process Group", "", "Name of the group of ranks; empty if not recorded.", str
-)
+GROUP = Column("process_group", "Process Group", "", "Name of the group of ranks; empty if not recorded.", str)
 DTYPE = Column("dtype", "Data Type", "", "Type of the elements; empty if not recorded.", str)
 DEVICE = Column("device", "Device", "", "Number of the device.")
 _KEYS = ["worker", "device", "name", "group", "dtype"]
@@ -119,9 +117,7 @@ def communication(source: Source, by: str) -> pd.DataFrame:
     ).reset_index()  # fmt: skip
     if by == "step":
         return _finish(source, table.assign(**dict.fromkeys((*_KIND, "group"))))
-    table = _add_bandwidths(source, table).sort_values(
-        "latency_ns", ascending=False, kind="stable", ignore_index=True
-    )
+    table = _add_bandwidths(source, table).sort_values("latency_ns", ascending=False, kind="stable", ignore_index=True)
     return _finish(source, table.assign(step=None))
 
 
@@ -155,9 +151,10 @@ def _finish(source: Source, table: pd.DataFrame) -> pd.DataFrame:
         table[mean] = table[key].astype("Float64") / table[count].where(table[count] > 0).astype("Float64")
     return table.assign(
         aligned_by=np.where(all_aligned, ways, np.where(aligned, ways + ", some " + reasons, reasons)),
-        worker=[workers[number] for number in table["worker"]], process_group=table["group"],
+        worker=[workers[number] for number in table["worker"]],
+        process_group=table["group"],
         device=table["device"].where(table["device"] >= 0),
-    )  # fmt: skip
+    )
 
 
 def world(source: Source, table: pd.DataFrame) -> pd.Series[Any]:

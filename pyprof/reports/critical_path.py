@@ -24,19 +24,20 @@ _COLUMNS = (
     Column("call", "API Call", "", "API call that the host was in, or that launched the kernel.", str),
     Column("host", "Host", "", "Innermost range or Python function in which the host's thread was.", str),
     Column(
-        "where", "Where", "",
+        "where",
+        "Where",
+        "",
         "in: the thread was in the operator; before: it was in none, and this is the next; kernel of: the operator "
-        "launched the kernel. Empty where no operator was recorded.", str,
+        "launched the kernel. Empty where no operator was recorded.",
+        str,
     ),
     *IN_PROGRAM,
     Column("count", "Count", "count", "Segments of the path."),
     Column("total_ns", "Total (ns)", "ns", "Sum of the segments. All rows add up to the lengths of the steps."),
-    Column(
-        "share", "Share (%)", "%", "Total as a share of all rows; with --by=step, of those of the step.", float
-    ),
+    Column("share", "Share (%)", "%", "Total as a share of all rows; with --by=step, of those of the step.", float),
     Column("longest_ns", "Longest (ns)", "ns", "Longest of the segments."),
     Column("step_ns", "Step (ns)", "ns", "Length of the step's path: the sum of its rows."),
-)  # fmt: skip
+)
 _PLACE = ("kernel", *PLACE_COLUMNS)
 _STEP = ("step", "ends_on")
 _OF_STEPS = (*_STEP, "step_ns")
@@ -95,13 +96,9 @@ def critical_path(source: Source, by: str, ranks: str) -> pd.DataFrame:
         return pd.DataFrame(columns=[column.key for column in _COLUMNS], dtype=object)
     table = _named(source, _added(pd.concat(tables), of_row), known, numbers)
     sums = _added(table, keys)
-    sums["whole"] = (
-        sums.groupby(of_steps)["total_ns"].transform("sum") if of_steps else sums["total_ns"].sum()
-    )
+    sums["whole"] = sums.groupby(of_steps)["total_ns"].transform("sum") if of_steps else sums["total_ns"].sum()
     order = ["step", "total_ns"] if by == "step" else ["total_ns"]
-    out = sums.sort_values(
-        order, ascending=[key == "step" for key in order], kind="stable", ignore_index=True
-    )
+    out = sums.sort_values(order, ascending=[key == "step" for key in order], kind="stable", ignore_index=True)
     out["share"] = 100 * out["total_ns"] / out["whole"].where(out["whole"] > 0)
     out["step_ns"] = out["whole"] if of_steps else None
     return out.assign(**{key: None for key in _ALL_KEYS if key not in (*keys, "step_ns")})

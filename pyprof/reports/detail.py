@@ -61,9 +61,7 @@ TC_UNKNOWN = Column(
     ),
     suffix="detailed",
     of_summary=True,
-    view=View(
-        "Operators", sort="-gpu", sums="calls cpu gpu overhead idle kernels tc_kernels kernel tc tc_unknown"
-    ),
+    view=View("Operators", sort="-gpu", sums="calls cpu gpu overhead idle kernels tc_kernels kernel tc tc_unknown"),
 )
 def detail(source: Source) -> pd.DataFrame:
     """One row per operator (a place in the model, with its arguments and direction), sorted by GPU time; values are

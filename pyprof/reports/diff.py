@@ -33,9 +33,7 @@ from pyprof.reports.complete import Iterations
 from pyprof.store.kinds import IS_KERNEL
 
 PLACE, NAME, KERNELS, PHASE = "module and shapes", "name", "kernels", "phase"
-_DEVICE = (
-    "GPU time: of operators as in detail, of kernels as in kernel; without a GPU, the operators' own time"
-)
+_DEVICE = "GPU time: of operators as in detail, of kernels as in kernel; without a GPU, the operators' own time"
 _HOST = "CPU time of operators, as in detail; kernels have none"
 
 
@@ -108,31 +106,33 @@ def _percent(key: str, heading: str) -> Column:
 
 COLUMNS = (
     Column("name", "Name", "", "The operator, or the kernel's name without arguments.", str),
-    Column(
-        "operator", "Operator", "", "For kernels, the operator that launched it; empty if several did.", str
-    ),
+    Column("operator", "Operator", "", "For kernels, the operator that launched it; empty if several did.", str),
     Column("module", "Module", "", "Path of the module that called it; empty if unknown or several.", str),
-    Column(
-        "shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if unknown or several.", str
-    ),
+    Column("shapes", "Input Shapes", "", "Shapes of the tensors of the call; empty if unknown or several.", str),
     Column("direction", "Direction", "", "fprop, bprop, or empty.", str),
     Column("matched_by", "Matched By", "", f"{PLACE}, {NAME}, {KERNELS} or {PHASE}; empty if in one run only.", str),
     *_pair("calls", "Calls", "count", "Executions of the operator, or kernels"),
     *_pair("device", "Device Time", "ns", _DEVICE),
     _percent("device", "Device Time"),
     Column(
-        "error_ns", "Standard Error (ns)", "ns",
+        "error_ns",
+        "Standard Error (ns)",
+        "ns",
         "Standard error of the delta of device time, from the spread over iterations and workers; empty with one "
-        "iteration in a run.", float,
+        "iteration in a run.",
+        float,
     ),
     Column(
-        "noise", "Within Noise", "",
-        "Whether the delta of device time is at most two standard errors; empty if these are unknown.", bool,
+        "noise",
+        "Within Noise",
+        "",
+        "Whether the delta of device time is at most two standard errors; empty if these are unknown.",
+        bool,
     ),
     *_pair("host", "Host Time", "ns", _HOST),
     _percent("host", "Host Time"),
     _percent("calls", "Calls")._replace(key="share_calls"),
-)  # fmt: skip
+)
 
 
 def _without_base(source: Source) -> pd.DataFrame:
@@ -140,9 +140,7 @@ def _without_base(source: Source) -> pd.DataFrame:
 
 
 _STEPS = " ".join((waterfall.__doc__ or "").split())
-STEPS = Report(
-    "diff", "Difference", "diff", _STEPS, waterfall.COLUMNS, _without_base, all_columns=waterfall.COLUMNS
-)
+STEPS = Report("diff", "Difference", "diff", _STEPS, waterfall.COLUMNS, _without_base, all_columns=waterfall.COLUMNS)
 _TEXT = " ".join((__doc__ or "").split())
 REPORT = Report("diff", "Difference", "diff", _TEXT, COLUMNS, _without_base, all_columns=COLUMNS)
 
@@ -186,9 +184,7 @@ def difference(base: Source, other: Source, way: Way, per: str = "iteration") ->
     runs = (base, other)
     covered = [complete.iterations(run, way.sums, every=per == "run") for run in runs]
     counts = [one.table for one in covered]
-    rows = matched(
-        [rows_of(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way
-    )
+    rows = matched([rows_of(run, way, of).assign(side=side) for side, (run, of) in enumerate(zip(runs, covered))], way)
     for side, (label, iterations) in enumerate(zip(_SIDES, counts)):
         of_side = rows["side"] == side
         divisor = max(len(iterations), 1) if per == "iteration" else 1
@@ -214,8 +210,10 @@ def matched(parts: Sequence[pd.DataFrame], way: Way) -> pd.DataFrame:
     known = np.ones(len(rows), bool)
     keys = [(NAME, way.name, known)]
     if way.kernels:
-        keys += [(KERNELS, ("kernels", "direction"), (rows["kernels"] != "").to_numpy(bool)),
-                 (PHASE, ("phase",), (rows["phase"] == PHASES[OPTIMIZER]).to_numpy(bool))]  # fmt: skip
+        keys += [
+            (KERNELS, ("kernels", "direction"), (rows["kernels"] != "").to_numpy(bool)),
+            (PHASE, ("phase",), (rows["phase"] == PHASES[OPTIMIZER]).to_numpy(bool)),
+        ]
     for turn, (label, key, usable) in enumerate(keys, 1):
         remaining = rows[(rows["matched_by"] == "") & usable]
         number, shared = _match(remaining, key)
@@ -236,9 +234,7 @@ def labels_of(rows: pd.DataFrame) -> pd.DataFrame:
     return labels
 
 
-def _variance(
-    source: Source, way: Way, iterations: pd.DataFrame, row: pd.Series[int], per: str
-) -> pd.Series[float]:
+def _variance(source: Source, way: Way, iterations: pd.DataFrame, row: pd.Series[int], per: str) -> pd.Series[float]:
     """Return the variance of each row's device time per iteration (of its sum, with `per` "run").
 
     `row`: the number of the row by key.
@@ -257,9 +253,7 @@ def _variance(
 def executions(source: Source, way: Way, iterations: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
     """Return, of each execution or event in the iterations, its key, the place of its iteration and its device time."""
     low, high = (iterations[name].to_numpy() for name in ("low", "high"))
-    columns = source.store.columns(
-        f"{way.executions} where id >= {low.min()} and id < {high.max()} order by id"
-    )
+    columns = source.store.columns(f"{way.executions} where id >= {low.min()} and id < {high.max()} order by id")
     id_, key, device = (columns[name].values for name in ("id", "key", "device"))
     # Iterations without events share a bound with the next: the last that begins there is meant.
     sample = np.searchsorted(low, id_, side="right") - 1
@@ -329,11 +323,7 @@ def _finish(table: pd.DataFrame) -> pd.DataFrame:
     )
     table = table.loc[order.index].reset_index(drop=True)
     texts = {key: table[key].where(table[key] != "") for key in (*_KEYS, "matched_by")}
-    times = {
-        f"{part}_{figure}_ns": table[f"{part}_{figure}"]
-        for part in (*_SIDES, "delta")
-        for figure in _FIGURES[1:]
-    }
+    times = {f"{part}_{figure}_ns": table[f"{part}_{figure}"] for part in (*_SIDES, "delta") for figure in _FIGURES[1:]}
     shares = {f"delta_{figure}": table[f"share_{figure}"] for figure in _FIGURES[1:]}
     noise = (table["delta_device"].abs() <= 2 * table["error"]).astype("boolean")
     known = table["error"].notna() & table["delta_device"].notna()

@@ -50,9 +50,7 @@ _COLUMNS = (
     "Exposed and Blocking Communication",
     _COLUMNS,
     needs="communication on a GPU",
-    view=View(
-        "Communication", sort="-blocking_ns", sums="calls communication_ns hidden_ns exposed_ns blocking_ns"
-    ),
+    view=View("Communication", sort="-blocking_ns", sums="calls communication_ns hidden_ns exposed_ns blocking_ns"),
 )
 def exposed(source: Source) -> pd.DataFrame:
     """One row per worker, device and library that communicates, sorted by what blocks, then by what is exposed: NCCL
@@ -60,11 +58,7 @@ def exposed(source: Source) -> pd.DataFrame:
     have the device's bounds, as in step_time. Two libraries at the same time count for both."""
     ranks: dict[int, Rank] = {}
     blocking = _blocking(source, ranks)
-    rows = [
-        row
-        for activity, steps in activities(source)
-        for row in _rows(source, activity, *steps.window, blocking)
-    ]
+    rows = [row for activity, steps in activities(source) for row in _rows(source, activity, *steps.window, blocking)]
     table = pd.DataFrame(rows, columns=[column.key for column in _COLUMNS], dtype=object)
     return table.sort_values(["blocking_ns", "exposed_ns"], ascending=False, kind="stable", ignore_index=True)
 

@@ -22,8 +22,10 @@ _ENDS = (("", "sum"), ("_min", "min"), ("_max", "max"))
 _BOUNDS = np.iinfo(np.int64)
 _TC = ("tc", "tc_unknown")
 _FUNCTIONS: dict[str, tuple[np.ufunc, int]] = {
-    "sum": (np.add, 0), "min": (np.minimum, _BOUNDS.max), "max": (np.maximum, _BOUNDS.min)
-}  # fmt: skip
+    "sum": (np.add, 0),
+    "min": (np.minimum, _BOUNDS.max),
+    "max": (np.maximum, _BOUNDS.min),
+}
 
 
 @report(
@@ -33,9 +35,7 @@ _FUNCTIONS: dict[str, tuple[np.ufunc, int]] = {
         Column("name", "Name", "", "Path of the group; / stands for everything.", str),
         figure("calls", heading="Num Calls Aggregated"),
         Column("eligible", "Num TC Eligible Ops", "count", "Operators in it that tensor cores could do."),
-        Column(
-            "using_tc", "Num Ops Using TC", "count", "Operators in it with a kernel that used tensor cores."
-        ),
+        Column("using_tc", "Num Ops Using TC", "count", "Operators in it with a kernel that used tensor cores."),
         *(column for name in SPREADS for column in spread(name)),
         Column("level", "Level", "", "Depth in the tree; / is 0.", int, True),
         Column("ops", "Num Ops", "count", "Operators in it.", int, True),
@@ -58,18 +58,16 @@ def group_node(source: Source) -> pd.DataFrame:
     ]
     names, at, parent, level = tree(paths)
     sums = {
-        "calls": table["calls"], "ops": np.ones(len(table)), "eligible": table["eligible"],
+        "calls": table["calls"],
+        "ops": np.ones(len(table)),
+        "eligible": table["eligible"],
         "using_tc": table["tc_kernels"].astype("Int64").fillna(0) > 0,
         **{name: table[name].astype("Int64").fillna(0) for name in _TC},
-    }  # fmt: skip
-    out: dict[str, Any] = {
-        name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()
     }
+    out: dict[str, Any] = {name: add_up("sum", np.asarray(v, np.int64), at, parent, level) for name, v in sums.items()}
     for name in SPREADS:
         known = table[name].notna().to_numpy(bool)
-        executions = add_up(
-            "sum", np.where(known, table[counted(name)], 0).astype(np.int64), at, parent, level
-        )
+        executions = add_up("sum", np.where(known, table[counted(name)], 0).astype(np.int64), at, parent, level)
         for end, how in _ENDS:
             values = table[name + end].where(known, _FUNCTIONS[how][1]).to_numpy(np.int64)
             total = add_up(how, values, at, parent, level)

@@ -64,9 +64,7 @@ class Step(NamedTuple):
         ('2 workers', '6 spans of 2 workers', '2 spans')
         """
         workers = f"{self.workers} workers" if self.workers > 1 else ""
-        return " of ".join(
-            filter(None, [f"{self.spans} spans" if self.spans > self.workers else "", workers])
-        )
+        return " of ".join(filter(None, [f"{self.spans} spans" if self.spans > self.workers else "", workers]))
 
 
 Kind = Literal["Finding", "Opportunity", "Note"]

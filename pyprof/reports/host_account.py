@@ -32,17 +32,13 @@ _RANGES = {COLLECTION: "garbage collection", SAVING: "saving"}
 CAUSES = (*_PHASES.values(), OPERATORS, LOADING, COLLECTIVES, *_RANGES.values(), OUTSIDE)
 
 
-def host_account(
-    source: Source, activity: Activity, steps: Steps, operators: pd.DataFrame
-) -> Iterator[pd.DataFrame]:
+def host_account(source: Source, activity: Activity, steps: Steps, operators: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield sums of time by cause and place, for some of the steps each. `operators`: the columns operator, module and
     line by their numbers."""
     thread = main_thread(source.store, activity.worker)
     for first, last in _batches(source, activity, steps):
         low, high = int(steps.start[first]), int(steps.end[last - 1])
-        inside = Union(steps.start[first:last], steps.end[first:last]).both(
-            _without(activity.paused, low, high)
-        )
+        inside = Union(steps.start[first:last], steps.end[first:last]).both(_without(activity.paused, low, high))
         loading = inside.both(activity.dataloader)
         work = HostWork(Excerpt(source.store, activity.worker, (low, high)))
         rest = inside.both(_without(loading, low, high))
@@ -80,7 +76,7 @@ def _without(union: Union, low: int, high: int) -> Union:
 
 def _sums(
     source: Source, work: HostWork, thread: int, time: Union, operators: pd.DataFrame, inside: str, outside: str
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Return the time of a thread by cause and place. `inside`: the cause of operators, if it is not their phase;
     `outside`: that of what is in none."""
     owner = np.full(len(time.start), thread)
@@ -95,17 +91,11 @@ def _sums(
     rows = pd.DataFrame({
         "operator": operator, "text": text, "host": host, "stack": stacks, "next": following, "total_ns": table["time"],
     })  # fmt: skip
-    rows = (
-        rows.groupby(["operator", "text", "host", "stack", "next"], sort=False)["total_ns"]
-        .sum()
-        .reset_index()
-    )
+    rows = rows.groupby(["operator", "text", "host", "stack", "next"], sort=False)["total_ns"].sum().reset_index()
     places = [_labels(names, work, operators, *key) for *key, _ in rows.itertuples(index=False)]
     table = pd.DataFrame(places, columns=["cause", "operator", "module", "line", "host"], dtype=object)
     table["cause"] = table["cause"].where(table["operator"].isna(), inside or table["cause"])
-    return table.assign(
-        cause=table["cause"].replace(OUTSIDE, outside), total_ns=rows["total_ns"].to_numpy(np.int64)
-    )
+    return table.assign(cause=table["cause"].replace(OUTSIDE, outside), total_ns=rows["total_ns"].to_numpy(np.int64))
 
 
 def _labels(

@@ -96,9 +96,7 @@ def _worker(activity: Activity, source: Source, ranges: list[tuple[int, int, int
     own = [row for row in ranges if row[0] == activity.worker]
     start, end = (np.array([row[place] for row in own], np.int64) for place in (1, 2))
     steps = [step for row in own if (step := step_of(row[3]))]
-    time = np.where(
-        activity.launched, np.r_[activity.call["start_ns"].values, 0][activity.launch], activity.start
-    )
+    time = np.where(activity.launched, np.r_[activity.call["start_ns"].values, 0][activity.launch], activity.start)
     at = np.searchsorted(start, time, side="right") - 1
     at = np.where((at >= 0) & (time < np.r_[end, 0][at]), at, -1)
     length = np.where(activity.kernel, activity.end - activity.start, 0)
@@ -125,9 +123,7 @@ def _phases(steps: pd.DataFrame) -> pd.DataFrame:
     table = grouped[["requests", "duration_ns", *_ON_GPU]].sum().reset_index()
     for name in (*_COUNTS, "tokens"):
         table[name] = [None if part.isna().any() else part.sum() for _, part in grouped[name]]
-    spread = distribution(
-        grouped.ngroup().to_numpy(np.int64), steps["duration_ns"].to_numpy(np.int64), len(table)
-    )
+    spread = distribution(grouped.ngroup().to_numpy(np.int64), steps["duration_ns"].to_numpy(np.int64), len(table))
     table["steps"] = spread["calls"]
     for name in ("median", "p95", "min", "max"):
         table[f"{name}_ns"] = spread[name]

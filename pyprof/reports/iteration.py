@@ -36,9 +36,7 @@ def _axis(key: str) -> ReportColumn:
     "iteration",
     "Iteration Report",
     (
-        ReportColumn(
-            "iteration", "Iteration", "", "Number of the iteration in which the event was launched, from 0."
-        ),
+        ReportColumn("iteration", "Iteration", "", "Number of the iteration in which the event was launched, from 0."),
         OP_ID,
         NAME,
         DIRECTION,
@@ -64,9 +62,7 @@ def _axis(key: str) -> ReportColumn:
         *map(_axis, _AXES),
         ReportColumn("dtype", "Data Types", "", "Type of the operator's operands.", str),
         ReportColumn("shapes", "Input Shapes", "", "Shapes of the tensors of the operator's call.", str),
-        ReportColumn(
-            "params", "Parameters", "", "Arguments of the operator's call, as in docs/columns.md.", str
-        ),
+        ReportColumn("params", "Parameters", "", "Arguments of the operator's call, as in docs/columns.md.", str),
         ReportColumn("outputs", "Output Shapes", "", "Always empty: recordings do not contain them.", str),
         ReportColumn("long_name", "Long Kernel Name", "", "Full name.", str),
         KIND,

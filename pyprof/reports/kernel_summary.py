@@ -56,10 +56,7 @@ _ORDER = (*_KEYS, *_MEASURES[:8], "tc_eligible", *_MEASURES[8:])
             "What each row covers: kernels of one name; of one name and operator; of one name, operator, launch "
             "geometry, registers and shared memory; or of one module, source line, type of operation, operator and "
             "shapes, direction, worker, step, or stream.",
-            {
-                value: tuple(key for key in (*_KEYS, "tc_eligible") if key not in by)
-                for value, by in _BY.items()
-            },
+            {value: tuple(key for key in (*_KEYS, "tc_eligible") if key not in by) for value, by in _BY.items()},
         ),
     ),
     needs="kernels on a GPU",

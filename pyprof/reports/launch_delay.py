@@ -139,9 +139,7 @@ def _by_name(source: Source, by: str) -> pd.DataFrame:
     table = _delays(np.concatenate(names or empty), np.concatenate(delays or empty), len(names_of))
     table = table.assign(unknown=unknown, **{by: [row[0] for row in names_of]})
     table = table[(table["launches"] > 0) | (table["unknown"] > 0)]
-    return table.sort_values(
-        ["delay_total_ns", "launches"], ascending=False, kind="stable", ignore_index=True
-    )
+    return table.sort_values(["delay_total_ns", "launches"], ascending=False, kind="stable", ignore_index=True)
 
 
 def _site(activity: Activity) -> Ints:

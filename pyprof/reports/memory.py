@@ -104,9 +104,7 @@ def stretch(source: Source, show: str, start: int | None, end: int | None) -> It
             table = _curve(selected)
         else:
             at = enclosing(source.activity(selected.worker), texts, selected.thread, selected.time)
-            table = (
-                _operators(selected, at, texts) if show == "operators" else _allocations(selected, at, texts)
-            )
+            table = _operators(selected, at, texts) if show == "operators" else _allocations(selected, at, texts)
         device = None if selected.device == CPU else selected.device
         table = table.assign(worker=workers[selected.worker], device=device, recorded=selected.recorded)
         for low in range(0, len(table), PART):
@@ -193,9 +191,9 @@ def _allocations(events: Allocations, at: Enclosing, texts: dict[int, str]) -> p
     start, end = (Column(events.time[place], place >= 0) for place in (allocated, freed))
     both = Column(end.values - start.values, start.mask() & end.mask())
     times = {"allocated_ns": start, "released_ns": end, "duration_ns": both}
-    return pd.DataFrame({
-        "operator": names, "bytes": np.abs(events.bytes[of]), **{key: integer(value) for key, value in times.items()}
-    })  # fmt: skip
+    return pd.DataFrame(
+        {"operator": names, "bytes": np.abs(events.bytes[of]), **{key: integer(value) for key, value in times.items()}}
+    )
 
 
 def _named(text: Ints, texts: dict[int, str]) -> Any:

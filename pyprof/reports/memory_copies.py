@@ -30,10 +30,12 @@ _COLUMNS = (
     Column("total_ns", "Total (ns)", "ns", "Sum of their times on the device."),
     Column("gb_per_s", "Throughput (GB/s)", "GB/s", "Bytes per ns of total time.", float),
     Column(
-        "exposed_ns", "Exposed (ns)", "ns",
+        "exposed_ns",
+        "Exposed (ns)",
+        "ns",
         "Part of the total in which no kernel ran on the device; each of several overlapping copies counts.",
     ),
-)  # fmt: skip
+)
 _KEYS = ["worker", "device", "kind", "source", "target", "operator"]
 _NONE = -1
 
@@ -56,11 +58,7 @@ def memory_copies(source: Source) -> pd.DataFrame:
         (None, None),
     )
     frames = [_copies(source.activity(worker_of(low)), low, high, code) for low, high in spans(source)]
-    copies = (
-        pd.concat(frames)
-        if frames
-        else pd.DataFrame(columns=[*_KEYS, "duration_ns", "bytes", "known", "exposed"])
-    )
+    copies = pd.concat(frames) if frames else pd.DataFrame(columns=[*_KEYS, "duration_ns", "bytes", "known", "exposed"])
     table = copies.groupby(_KEYS, sort=True).agg(
         calls=("duration_ns", "size"), bytes=("bytes", "sum"), known=("known", "all"),
         total_ns=("duration_ns", "sum"), exposed_ns=("exposed", "sum"),
@@ -75,18 +73,14 @@ def _copies(activity: Activity, low: int, high: int, operator: Ints) -> pd.DataF
     """Return the copies and sets with their keys as numbers; `operator` is the code of each operator."""
     first, last = np.searchsorted(activity.id, [low, high])
     events = first + np.flatnonzero(~activity.kernel[first:last])
-    column = {
-        name: activity.event[name].take(events) for name in ("device", "copied_bytes", "copy_from", "copy_to")
-    }
+    column = {name: activity.event[name].take(events) for name in ("device", "copied_bytes", "copy_from", "copy_to")}
     size, exposed = column["copied_bytes"], np.zeros(len(events), np.int64)
     for device in activity.devices:
         rows = np.flatnonzero(activity.on(device)[events])
         kernels = activity.union(activity.on(device) & activity.kernel)
         start, end = activity.start[events[rows]], activity.end[events[rows]]
         exposed[rows] = end - start - kernels.within(start, end)
-    codes: dict[str, Ints] = {
-        name: np.where(values.mask(), values.values, _NONE) for name, values in column.items()
-    }
+    codes: dict[str, Ints] = {name: np.where(values.mask(), values.values, _NONE) for name, values in column.items()}
     return pd.DataFrame(
         {
             "worker": activity.worker, "device": codes["device"], "kind": activity.event["name"].values[events],

@@ -25,7 +25,9 @@ _DEVICE = "Time with work on the device, summed over executions"
         Column("module", "Module", "", "Path of the module, from the model; empty outside of modules.", str),
         Column("depth", "Depth", "", "Number of modules above it."),
         Column(
-            "occurrences", "Occurrences", "count",
+            "occurrences",
+            "Occurrences",
+            "count",
             "Executions of operators, forward and backward, called by this module itself, not by a module inside it.",
         ),
         Column("operators", "Operators", "count", "Operators in it and in the modules inside it: docs/columns.md."),
@@ -36,7 +38,7 @@ _DEVICE = "Time with work on the device, summed over executions"
     ),
     of_summary=True,
     view=View("Operators"),
-)  # fmt: skip
+)
 def module(source: Source) -> pd.DataFrame:
     """One row per module, outer modules before those inside, otherwise as they first run. A backward operation counts
     for the module of its forward. What is outside all modules, including events without an operator, is the row
@@ -47,10 +49,12 @@ def module(source: Source) -> pd.DataFrame:
     paths = [path or "" for path in rows["module"]]
     names, at, parent, level = tree(paths, ".")
     own = {
-        "operators": np.ones(len(rows), np.int64), "occurrences": _integers(rows["calls"]),
-        "host": _integers(rows["cpu"].fillna(0)), "timed": _integers(rows["timed"]),
+        "operators": np.ones(len(rows), np.int64),
+        "occurrences": _integers(rows["calls"]),
+        "host": _integers(rows["cpu"].fillna(0)),
+        "timed": _integers(rows["timed"]),
         "device": _integers(rows["gpu"]),
-    }  # fmt: skip
+    }
     inner: dict[str, Ints] = {name: add_up("sum", values, at, parent, level) for name, values in own.items()}
     direct: dict[str, Ints] = {}
     for name, values in own.items():

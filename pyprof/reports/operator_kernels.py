@@ -57,9 +57,7 @@ def operator_kernels(source: Source) -> pd.DataFrame:
     table = table.assign(name=table["text"].map(names).astype(object))
     table = table.groupby(["name", "kernel"], sort=True)[_SUMS].sum().reset_index()
     kernels = {row[0]: row[1:] for row in source.store.rows("select id, name, tc from kernel_name")}
-    table["tc"] = [
-        None if kernels[code][1] is None else bool(kernels[code][1]) for code in table["kernel"].tolist()
-    ]
+    table["tc"] = [None if kernels[code][1] is None else bool(kernels[code][1]) for code in table["kernel"].tolist()]
     table["kernel"] = [kernels[code][0] for code in table["kernel"].tolist()]
     return table.sort_values(
         ["device_total_ns", "name", "kernel"], ascending=[False, True, True], kind="stable", ignore_index=True

@@ -83,20 +83,15 @@ def operator(source: Source, by: str) -> pd.DataFrame:
     if by == "stack":
         stacks = dict(source.store.rows("select id, frames from stack"))
         labels["stack"] = [
-            stacks.get(code) if code >= -1 else _call_texts(texts[-2 - code])[1]
-            for code in table["stack"].tolist()
+            stacks.get(code) if code >= -1 else _call_texts(texts[-2 - code])[1] for code in table["stack"].tolist()
         ]
     grouped = table.assign(**labels).groupby(list(labels), sort=True, dropna=False)
     row = table[list(_KEYS)].assign(row=grouped.ngroup())
-    kernels = (
-        pd.concat([kernels for _, kernels in frames]).merge(row, on=list(_KEYS)) if frames else row.iloc[:0]
-    )
+    kernels = pd.concat([kernels for _, kernels in frames]).merge(row, on=list(_KEYS)) if frames else row.iloc[:0]
     table = grouped[list(_SUMS)].sum().reset_index()
     if len(kernels):
         table = table.join(efficiency.figures(source, kernels, ["row"]))
-    return _table(
-        source, table.reindex(columns=[*table, *(key for key in efficiency.KEYS if key not in table)])
-    )
+    return _table(source, table.reindex(columns=[*table, *(key for key in efficiency.KEYS if key not in table)]))
 
 
 _KEYS = ("text", "args", "stack")  # distinguish events
@@ -139,7 +134,7 @@ def _worker(
     keys = {
         key: np.r_[getattr(events, key)[events.launcher[own]], np.broadcast_to(remaining[key], len(outside))[rest]]
         for key in _KEYS
-    }  # fmt: skip
+    }
     at = np.r_[own, outside[rest]]
     work = {name: column.take(at) for name, column in activity.work().items()}
     return table, launches.added(keys, work).to_pandas()
@@ -155,8 +150,7 @@ def _ranges(source: Source) -> dict[int, str]:
 def _labels(text: list[int], args: list[int], texts: dict[int, str], by: str) -> dict[str, list[Any]]:
     """Return name and, if requested, shapes of events with these texts, and whether they are outside all operators."""
     names = {
-        code: UNASSOCIATED if code == -1 else texts[code] if code < 0 else operator_name(texts[code])
-        for code in text
+        code: UNASSOCIATED if code == -1 else texts[code] if code < 0 else operator_name(texts[code]) for code in text
     }
     out: dict[str, list[Any]] = {
         "name": [names[code] for code in text],
@@ -189,9 +183,7 @@ def _table(source: Source, table: pd.DataFrame) -> pd.DataFrame:
     timed = table.pop("timed") > 0
     for name, mask in (("calls", ~outside), ("host_own", timed), ("host_total", timed)):
         table[name] = table[name].astype("Int64").where(mask)  # work outside operators was not called
-    table["tc_eligible"] = [
-        None if excluded else eligible(label) for label, excluded in zip(table["name"], outside)
-    ]
+    table["tc_eligible"] = [None if excluded else eligible(label) for label, excluded in zip(table["name"], outside)]
     table = table.sort_values(
         ["device_own", "host_own", "name"], ascending=[False, False, True], kind="stable", ignore_index=True
     )

@@ -50,11 +50,7 @@ def overlap(source: Source) -> pd.DataFrame:
     """One row per worker, step and device on which something ran, with the device's bounds of steps as in step_time.
     Communication is identified by the names of kernels and copies, never by ranges. Times are unions: two kernels at
     the same time count once. A recording without a GPU has no rows."""
-    rows = [
-        _rows(activity, steps, device)
-        for activity, steps in activities(source)
-        for device in activity.devices
-    ]
+    rows = [_rows(activity, steps, device) for activity, steps in activities(source) for device in activity.devices]
     table = concat_rows(rows, list(_COLUMNS))
     return table.sort_values(["worker", "step", "device"], kind="stable", ignore_index=True)
 
@@ -65,8 +61,7 @@ def _rows(activity: Activity, steps: Steps, device: int) -> dict[str, Any]:
     working = parts["kernel"].with_(parts["communication"])
     any_work = working.with_(parts["memcpy"]).with_(parts["memset"])
     computation, communication, work, busy = (
-        union.within(steps.start, steps.end)
-        for union in (parts["kernel"], parts["communication"], working, any_work)
+        union.within(steps.start, steps.end) for union in (parts["kernel"], parts["communication"], working, any_work)
     )
     both = computation + communication - work
     share = np.where(communication > 0, 100 * both / np.maximum(communication, 1), np.nan)

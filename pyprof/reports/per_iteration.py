@@ -90,8 +90,7 @@ def rows(runs: list[Iterations], sides: list[int], by: str) -> Rows:
         tables.append(table.assign(side=side, run=number))
     matched = diff.matched(tables, way)
     times = [
-        one.sums(way, matched[matched["run"] == number].set_index("key")["row"])
-        for number, one in enumerate(runs)
+        one.sums(way, matched[matched["run"] == number].set_index("key")["row"]) for number, one in enumerate(runs)
     ]
     return Rows(diff.labels_of(matched), times, matched.groupby("row")["side"].agg(["min", "max"]))
 

@@ -80,9 +80,7 @@ def ranges(source: Source, by: str) -> pd.DataFrame:
     too. A start/end range has a path of its own and covers what its thread launches. Values of several workers are
     summed. Without a GPU, its columns are empty."""
     texts = reads.texts(source.store)
-    frames = [
-        _worker(source.activity(worker_of(low)), source, texts, (low, high)) for low, high in spans(source)
-    ]
+    frames = [_worker(source.activity(worker_of(low)), source, texts, (low, high)) for low, high in spans(source)]
     rows = pd.concat(frames) if frames else pd.DataFrame(columns=_INSTANCE)
     if not len(rows.index) or (rows["kind"] == _OUTSIDE).all():
         rows = rows.iloc[:0]
@@ -124,9 +122,7 @@ def _table(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return table
 
 
-def _worker(
-    activity: Activity, source: Source, texts: dict[int, str], launched: tuple[int, int]
-) -> pd.DataFrame:
+def _worker(activity: Activity, source: Source, texts: dict[int, str], launched: tuple[int, int]) -> pd.DataFrame:
     """Return the instances of a worker, and what was launched outside them as one of kind -1."""
     table, events = instances(activity, texts)
     start = table.pop("start").to_numpy(np.int64)
@@ -136,8 +132,6 @@ def _worker(
     if not len(table) or not len(events):
         return table
     kernels = int(activity.kernel[events].sum())
-    busy = intervals.union_by(
-        np.zeros(len(events), np.int64), activity.start[events], activity.end[events], 1
-    )
+    busy = intervals.union_by(np.zeros(len(events), np.int64), activity.start[events], activity.end[events], 1)
     outside = (activity.worker, -1, "", _OUTSIDE, 0, kernels, len(events) - kernels, int(busy[0]), -1)
     return pd.concat([table, pd.DataFrame([outside], columns=_INSTANCE)])

@@ -20,11 +20,13 @@ _COLUMNS = (
     Column("step_min", "Min Step (ns)", "ns", "Length of its shortest step."),
     Column("step_max", "Max Step (ns)", "ns", "Length of its longest step."),
     Column(
-        "over_median_ns", "Over Median (ns)", "ns",
+        "over_median_ns",
+        "Over Median (ns)",
+        "ns",
         "Mean step less that of the median worker; of an even number, less the mean of the two in the middle. Rounded.",
     ),
     Column("over_median", "Over Median (%)", "%", "The same as a share of the median.", float),
-)  # fmt: skip
+)
 
 
 @report(

@@ -52,9 +52,7 @@ def sequences(source: Source) -> pd.DataFrame:
     of a longer one is left out; one longer than 6 kernels is shown in pieces. At most 1,000 rows. A recording
     without a GPU has no rows."""
     names = ("name", "start_ns", "duration_ns", "kind", "site", "device", "stream")
-    cell = {
-        name: codes(column) for name, column in launched(source, names, (*KERNELS, MEMCPY, MEMSET)).items()
-    }
+    cell = {name: codes(column) for name, column in launched(source, names, (*KERNELS, MEMCPY, MEMSET)).items()}
     queue = pd.factorize((worker_of(cell["id"]) << 20) + cell["device"])[0]
     order = np.lexsort((cell["id"], cell["start_ns"], cell["stream"], queue))
     cell = {name: values[order] for name, values in cell.items()}
@@ -67,9 +65,7 @@ def sequences(source: Source) -> pd.DataFrame:
     time = int(cell["duration_ns"].sum())
     table["mean_ns"] = table["time_ns"] / table["occurrences"]
     table["share"] = 100 * table["time_ns"] / max(time, 1)
-    table = table.sort_values(
-        ["time_ns", "length", "first"], ascending=[False, False, True], ignore_index=True
-    )
+    table = table.sort_values(["time_ns", "length", "first"], ascending=[False, False, True], ignore_index=True)
     return _add_names(source, table.iloc[:_MOST].copy(), cell)
 
 
@@ -97,9 +93,7 @@ def _add_names(source: Source, table: pd.DataFrame, cell: dict[str, Ints]) -> pd
     operators = dict(source.store.rows("select id, op from site"))
     kernels, launched_by = [], []
     for first, length in zip(table["first"].tolist(), table["length"].tolist()):
-        kernels.append(
-            _BETWEEN.join(names[number] for number in cell["name"][first : first + length].tolist())
-        )
+        kernels.append(_BETWEEN.join(names[number] for number in cell["name"][first : first + length].tolist()))
         sites = cell["site"][first : first + length].tolist()
         launched_by.append(_BETWEEN.join(operators.get(number) or "-" for number in sites))
     return table.assign(kernels=kernels, operators=launched_by)

@@ -26,7 +26,9 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
         Column("to_ns", "To (ns)", "ns", "Upper bound of the kernel times, exclusive."),
         Column("operator", "Operator", "", "Innermost operator that launched them; empty if none did.", str),
         Column(
-            "kernels", "Kernels", "count",
+            "kernels",
+            "Kernels",
+            "count",
             "Kernels in this range of times; for an operator, those below the limit.",
         ),
         Column("time_ns", "Time (ns)", "ns", "Sum of their times."),
@@ -47,7 +49,7 @@ _OPERATORS = ("operator", "mean_ns", "of_kernels")
     ),
     needs="kernels on a GPU",
     view=View("Kernels", sums="kernels time_ns"),
-)  # fmt: skip
+)
 def short_kernels(source: Source, by: str, below: str) -> pd.DataFrame:
     """One row per range of times, in steps of 1, 2 and 5, from that of the shortest to that of the longest kernel
     launched in the aggregated iterations; with --by=operator, one per operator with kernels below the limit,

@@ -65,9 +65,7 @@ def source_line(source: Source) -> pd.DataFrame:
     for name in ("self", "total"):
         end = "" if name == "self" else "_total"
         out[f"device_{name}_ns"] = table[f"device{end}"] if source.gpu else None
-        unknown = (table[f"timed{end}"] == 0) & (
-            table["operators"] > 0
-        )  # of replays the CPU time is not known
+        unknown = (table[f"timed{end}"] == 0) & (table["operators"] > 0)  # of replays the CPU time is not known
         out[f"host_{name}_ns"] = table[f"host{end}"].astype("Int64").mask(unknown)
     keys = [key for key in ("device_self_ns", "host_self_ns") if source.gpu or key != "device_self_ns"]
     return out.sort_values(keys, ascending=False, kind="stable", ignore_index=True)

@@ -17,18 +17,20 @@ from pyprof.facts.steps.step_phases import IDLE, PHASES, phases, split
 from pyprof.reports import Column, Option, View, report
 
 WORKER = Column("worker", "Worker", "", "Process that ran it.", str)
-STEP = Column(
-    "step", "Step", "", "Number of the step as marked by the program, else of the iteration, from 0."
-)
+STEP = Column("step", "Step", "", "Number of the step as marked by the program, else of the iteration, from 0.")
 START = Column(
-    "start", "Start (ns)", "ns",
+    "start",
+    "Start (ns)",
+    "ns",
     "Start of the step: its start on the host, or the end of the step before, whichever is later.",
-)  # fmt: skip
+)
 TOTAL = Column(
-    "total_ns", "Total (ns)", "ns",
+    "total_ns",
+    "Total (ns)",
+    "ns",
     "Length of the step, without pauses in which the recording was read. It ends at its end on the host, or with the "
     "last device event that it launched.",
-)  # fmt: skip
+)
 PARTIAL = Column(
     "partial", "Partial", "",
     "Whether the recording ends within the step: a last step that launched nothing or less than 0.8 times as many "
@@ -145,9 +147,7 @@ def step_time(source: Source, categories: str) -> pd.DataFrame:
         parts = [_part("dataloader", ""), _part("other", "")]
         return concat_rows(frames, [WORKER, STEP, START, TOTAL, *parts, PARTIAL, *map(_loader, _OF_LOADER)])
     rows = [_rows(source, activity, steps, categories == "7") for activity, steps in activities(source)]
-    return concat_rows(
-        rows, [WORKER, STEP, START, TOTAL, *(_part(key, "") for key in _ON_GPU | _ON_CPU), PARTIAL]
-    )
+    return concat_rows(rows, [WORKER, STEP, START, TOTAL, *(_part(key, "") for key in _ON_GPU | _ON_CPU), PARTIAL])
 
 
 def _phase_rows(source: Source, activity: Activity, steps: Steps) -> dict[str, Any]:

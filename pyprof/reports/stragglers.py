@@ -144,9 +144,7 @@ def stragglers(source: Source, by: str) -> pd.DataFrame:
     all ranks together, with the median rank, the one that arrived in the middle (the earlier of two): where kernels,
     communication, data loader, API calls and host overlap, the time counts for the first of them. There are no rows if
     one rank was recorded, or if nothing could be aligned."""
-    arrived = explain_delays(
-        _all_workers(source), arrivals(_all_workers(source), spans(_all_workers(source)))
-    )
+    arrived = explain_delays(_all_workers(source), arrivals(_all_workers(source), spans(_all_workers(source))))
     arrived["computed"] = computation(source, arrived)
     total = arrived.groupby("instance")["computed"].transform("sum")
     arrived["others"] = (total - arrived["computed"]) / (arrived["ranks"].astype(float) - 1)
@@ -169,17 +167,17 @@ def stragglers(source: Source, by: str) -> pd.DataFrame:
     operator = longest.drop_duplicates(keys).set_index(keys)["operator"].map(_operators(source))
     table["operator"] = operator.reindex(pd.MultiIndex.from_frame(table[keys])).to_numpy(object)
     table["share"] = 100 * table["times_last"] / table["collectives"]
-    table = table.sort_values(
-        ["own_ns", "late_ns", "times_last"], ascending=False, kind="stable", ignore_index=True
-    )
+    table = table.sort_values(["own_ns", "late_ns", "times_last"], ascending=False, kind="stable", ignore_index=True)
     workers = reads.worker_names(source.store)
     begin = reads.begins(source.store)
     extra = {} if by == "collective" else dict.fromkeys(_COLLECTIVE)
     table = table.rename(columns={"group": "process_group"})
     return table.assign(
-        worker=[workers[number] for number in table["worker"]], begin=[begin[number] for number in table["worker"]],
-        device=table["device"].where(table["device"] >= 0), **extra,
-    )  # fmt: skip
+        worker=[workers[number] for number in table["worker"]],
+        begin=[begin[number] for number in table["worker"]],
+        device=table["device"].where(table["device"] >= 0),
+        **extra,
+    )
 
 
 def _all_workers(source: Source) -> Source:
@@ -189,6 +187,4 @@ def _all_workers(source: Source) -> Source:
 
 def _operators(source: Source) -> dict[int, str | None]:
     """Return the paths of operators, None for work outside all operators."""
-    return dict(
-        source.store.rows("select id, case when unassociated = 1 then null else name end from operator")
-    )
+    return dict(source.store.rows("select id, case when unassociated = 1 then null else name end from operator"))

@@ -29,7 +29,7 @@ _OP_ROWS = {
     "using_": ("Ops using TC", "Operators with a kernel that used tensor cores."),
     "missed_": ("Ops eligible for TC but not using", "Operators that tensor cores could do, without such a kernel."),
     "others_": ("All other ops", "All other operators."),
-}  # fmt: skip
+}
 _KERNEL_ROWS = {
     "events_": ("All kernels", "Kernels, copies and sets launched in the window."),
     "tc_events_": ("Kernels using TC", "Kernels that used tensor cores."),
@@ -93,9 +93,7 @@ def summary(source: Source) -> pd.DataFrame:
     operators and kernels. GPU Time of operators is a sum of unions (overlapping work of one operator counts once);
     GPU Time, Summed, of kernels is a sum of events: the two differ where events of an operator overlap."""
     columns = ["section", "name", "figure", "value", "unit", "definition"]
-    return pd.DataFrame(
-        [(*row[:4], row.unit or None, row.text) for row in rows(source)], columns=columns, dtype=object
-    )
+    return pd.DataFrame([(*row[:4], row.unit or None, row.text) for row in rows(source)], columns=columns, dtype=object)
 
 
 def rows(source: Source) -> Iterator[Row]:
@@ -116,9 +114,7 @@ def rows(source: Source) -> Iterator[Row]:
 def _metric(source: Source, name: str, section: str, dlprof: str) -> Row:
     """Return the row of a metric."""
     metric = METRICS[name]
-    return Row(
-        section, metric.heading, None, metric.function(source.window), metric.unit, metric.text, dlprof
-    )
+    return Row(section, metric.heading, None, metric.function(source.window), metric.unit, metric.text, dlprof)
 
 
 def _system(source: Source) -> Iterator[Row]:
@@ -173,9 +169,7 @@ def _iterations(source: Source) -> Iterator[Row]:
         "First iteration in the window, from 0.",
         "Start Iteration",
     )
-    yield Row(
-        section, "Stop Iteration", None, window.last, "", "Last iteration in the window.", "Stop Iteration"
-    )
+    yield Row(section, "Stop Iteration", None, window.last, "", "Last iteration in the window.", "Stop Iteration")
     yield _metric(source, "average_iteration", section, "Average Iteration Time (ns)")
     yield _metric(source, "iteration_std", section, _HEADINGS["iteration_std"])
     yield Row(
@@ -187,24 +181,21 @@ def _iterations(source: Source) -> Iterator[Row]:
         "How the recording was divided into iterations.",
         "",
     )
-    yield Row(
-        section, "Key Operator", None, window.key, "", "Operator that marks the iterations, if one does.", ""
-    )
+    yield Row(section, "Key Operator", None, window.key, "", "Operator that marks the iterations, if one does.", "")
 
 
 def _ops(source: Source) -> Iterator[Row]:
     """Yield the totals of operators."""
     totals = source.window.totals
     columns = (
-        ("gpu_ns", FIGURES["gpu"], "GPU Time (ns)"), ("cpu_ns", FIGURES["cpu"], "CPU Time (ns)"),
+        ("gpu_ns", FIGURES["gpu"], "GPU Time (ns)"),
+        ("cpu_ns", FIGURES["cpu"], "CPU Time (ns)"),
         ("operators", Figure("Ops", "count", "Operators: places in the model, directions, shapes."), "# Ops"),
         ("calls", FIGURES["calls"], ""),
-    )  # fmt: skip
+    )
     for prefix, (name, definition) in _OP_ROWS.items():
         for key, figure, dlprof in columns:
-            value = (
-                totals[prefix + key] if source.gpu or prefix not in ("using_", "missed_", "others_") else None
-            )
+            value = totals[prefix + key] if source.gpu or prefix not in ("using_", "missed_", "others_") else None
             yield Row(_OPS, name, figure.heading, value, figure.unit, f"{definition} {figure.text}", dlprof)
 
 
@@ -212,9 +203,10 @@ def _kernels(source: Source) -> Iterator[Row]:
     """Yield the totals of kernels."""
     totals = source.window.totals
     columns = (
-        ("gpu_ns", _SUM, "GPU Time (ns)"), ("api_ns", FIGURES["kernel_api"], "CPU Time (ns)"),
+        ("gpu_ns", _SUM, "GPU Time (ns)"),
+        ("api_ns", FIGURES["kernel_api"], "CPU Time (ns)"),
         ("calls", _COUNT, "# Kernels"),
-    )  # fmt: skip
+    )
     for prefix, (name, definition) in _KERNEL_ROWS.items():
         for key, figure, dlprof in columns:
             value = totals[prefix + key]
@@ -223,6 +215,4 @@ def _kernels(source: Source) -> Iterator[Row]:
                 is_known = False
             cell = value if is_known else None
             dlprof = "" if prefix == "unknown_events_" else dlprof
-            yield Row(
-                _KERNELS, name, figure.heading, cell, figure.unit, f"{definition} {figure.text}", dlprof
-            )
+            yield Row(_KERNELS, name, figure.heading, cell, figure.unit, f"{definition} {figure.text}", dlprof)

@@ -15,9 +15,7 @@ from pyprof.store.kinds import IS_KERNEL
 
 def _names(key: str, heading: str, condition: str) -> Column:
     """Return a column with names of kernels."""
-    return Column(
-        key, heading, "", f"Short names of its kernels that {condition}, in alphabetical order.", str
-    )
+    return Column(key, heading, "", f"Short names of its kernels that {condition}, in alphabetical order.", str)
 
 
 @report(
@@ -32,7 +30,9 @@ def _names(key: str, heading: str, condition: str) -> Column:
         figure("gpu", heading="Total GPU Time (ns)"),
         figure("tc", heading="TC GPU Time (ns)"),
         Column(
-            "other", "Non-TC GPU Time (ns)", "ns",
+            "other",
+            "Non-TC GPU Time (ns)",
+            "ns",
             "Sum of the times of its other kernels: kernel time minus TC GPU time. Neither includes copies and sets.",
         ),
         Column("utilization", "TC Utilization (%)", "%", METRICS["tc_utilization"].text, float),
@@ -46,7 +46,7 @@ def _names(key: str, heading: str, condition: str) -> Column:
     suffix="tensor_core",
     of_summary=True,
     view=View("Operators", sort="-gpu", sums="gpu tc other kernels tc_kernels other_kernels kernel"),
-)  # fmt: skip
+)
 def tensor(source: Source) -> pd.DataFrame:
     """One row per operator that tensor cores could do, whatever its type, sorted by GPU time. GPU time is that of the
     detail report; the two parts beside it are sums over kernels, without copies."""

@@ -100,9 +100,7 @@ def compare(base: Source, other: Source) -> pd.DataFrame:
     variance = table["base_variance"].fillna(0) + table["other_variance"].fillna(0)
     timed = table["delta_time"].notna() & table["section"].isin(("step", "part", "operator", "kernel"))
     table["error"] = (variance**0.5).where(timed & enough)
-    table["noise"] = (
-        (table["delta_time"].abs() <= 2 * table["error"]).astype(object).where(table["error"].notna())
-    )
+    table["noise"] = (table["delta_time"].abs() <= 2 * table["error"]).astype(object).where(table["error"].notna())
     steps = table.loc[table["section"] == "step", ["base_time", "other_time"]].max()
     small = (table[["base_time", "other_time"]].fillna(0) < _LEAST * steps).all(axis=1)
     table = table[(table[list(_VALUES)].fillna(0) != 0).any(axis=1) | (section == 0)]
@@ -169,9 +167,7 @@ def _parts(source: Source, activity: Activity, steps: Steps, device: int | None)
     yield from _kernels(source, activity, steps, on & activity.kernel & ~activity.communication)
 
 
-def _wait_rows(
-    source: Source, activity: Activity, steps: Steps, device: int | None, ranks: bool
-) -> pd.DataFrame:
+def _wait_rows(source: Source, activity: Activity, steps: Steps, device: int | None, ranks: bool) -> pd.DataFrame:
     """Return the time of waits and of what is outside of operators, by cause and place; of several `ranks` by rank."""
     sums = waits(source, activity, steps, device)
     name = sums.index + (f" on {activity.name}" if ranks else "")
@@ -194,9 +190,7 @@ def divide(activity: Activity, steps: Steps, device: int | None) -> dict[str, tu
     return {name: (union, part) for (name, union), part in zip((classes | idle).items(), split)}
 
 
-def _row(
-    section: str, name: str, part: Ints, count: int | None = None, copied: int | None = None
-) -> pd.DataFrame:
+def _row(section: str, name: str, part: Ints, count: int | None = None, copied: int | None = None) -> pd.DataFrame:
     values = part.astype(float)
     return pd.DataFrame([{
         "section": section, "name": name, "direction": "", "time": values.sum(), "square": (values**2).sum(),
@@ -252,9 +246,7 @@ def _kernels(source: Source, activity: Activity, steps: Steps, selected: Bools) 
              "direction": [(None if value is None else direction([value])[0]) or "" for _, value in text]}, index=codes
         )  # fmt: skip
         # The square of a step's sum needs all operators of one name together.
-        of_step = (
-            cells.join(label, on="code").groupby(["name", "direction", "step"], sort=True)["length"].sum()
-        )
+        of_step = cells.join(label, on="code").groupby(["name", "direction", "step"], sort=True)["length"].sum()
         both = pd.DataFrame({"time": of_step, "square": of_step**2}).groupby(level=[0, 1]).sum()
         number = label.assign(count=count).groupby(["name", "direction"])["count"].sum()
         both = both.reindex(number.index, fill_value=0).assign(count=number)  # 0: others ran all the time

@@ -92,9 +92,7 @@ class Outcome(NamedTuple):
 RULES: Registry[Rule] = Registry("rule")
 
 
-def rule(
-    id_: str, name: str, *premises: Premise, rows: Rows | None = None
-) -> Callable[[_Evaluate], _Evaluate]:
+def rule(id_: str, name: str, *premises: Premise, rows: Rows | None = None) -> Callable[[_Evaluate], _Evaluate]:
     """Register a function as a rule, evaluated where its premises hold. `rows` links to the rows that it is about."""
 
     def add(function: _Evaluate) -> _Evaluate:

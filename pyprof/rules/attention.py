@@ -64,9 +64,7 @@ def _between(run: Run) -> dict[int, int]:
             if "softmax" in type_ and "log" not in type_ and 0 < after < len(products):
                 part = group.iloc[products[after - 1] + 1 : products[after]]
                 keys |= set(zip(part["name"].tolist(), part["params"].tolist()))
-    numbers = {
-        n for n, key in zip(table.index, zip(table["name"].tolist(), table["params"].tolist())) if key in keys
-    }
+    numbers = {n for n, key in zip(table.index, zip(table["name"].tolist(), table["params"].tolist())) if key in keys}
     times = run.ops[["operator", "gpu_ns"]].itertuples(index=False)
     return {int(operator): int(gpu) for operator, gpu in times if operator in numbers and gpu}
 

@@ -131,9 +131,7 @@ class Run(SteadySteps):
         """Per worker and consecutive steady iterations: number of the worker, start and end on the host, then the
         bounds of its events and of its ops."""
         rows = self.steady_iterations
-        runs = pd.Series(np.cumsum(np.diff(self.numbers, prepend=0) > 1), self.numbers).reindex(
-            rows["number"]
-        )
+        runs = pd.Series(np.cumsum(np.diff(self.numbers, prepend=0) > 1), self.numbers).reindex(rows["number"])
         bounds = rows.groupby([runs.to_numpy(), "worker"]).agg(
             start=("host_start_ns", "min"), end=("host_end_ns", "max"), event=("first_event", "min"),
             events=("last_event", "max"), op=("first_op", "min"), ops=("last_op", "max"),
@@ -176,9 +174,7 @@ class Run(SteadySteps):
         """The lowest compute capability of the GPUs that were used. Raises NeedsFacts."""
         self.need_gpu()
         if "hip" in self.facts or any((row.name or "").startswith("AMD") for row in self.devices.values()):
-            raise NeedsFacts(
-                "needs an NVIDIA GPU: tensor core support is derived from its compute capability"
-            )
+            raise NeedsFacts("needs an NVIDIA GPU: tensor core support is derived from its compute capability")
         texts = [row.compute_capability for row in self.devices.values()]
         known = [gpu.capability for gpu in self.gpus.values()]
         numbers = [float(text) for text in texts if text and text.replace(".", "", 1).isdigit()]
@@ -220,9 +216,7 @@ class Run(SteadySteps):
     def need_launches(self) -> None:
         self.need_gpu()
         if not self.store.rows("select 1 from api limit 1"):
-            raise NeedsFacts(
-                'needs the calls of the CUDA API; record with pyprof, or "nsys profile -t cuda,nvtx"'
-            )
+            raise NeedsFacts('needs the calls of the CUDA API; record with pyprof, or "nsys profile -t cuda,nvtx"')
 
     def need_steps(self) -> None:
         if not self.cut:
@@ -309,8 +303,7 @@ class Run(SteadySteps):
     def excerpts(self) -> list[Excerpt]:
         """The activity in the steady steps: one excerpt per worker and consecutive steps."""
         return [
-            Excerpt(self.store, worker, (start, end), (first, last))
-            for worker, start, end, first, last, *_ in self.ids
+            Excerpt(self.store, worker, (start, end), (first, last)) for worker, start, end, first, last, *_ in self.ids
         ]
 
     def of_worker(self, worker: int) -> list[Excerpt]:
@@ -465,9 +458,7 @@ class Run(SteadySteps):
         about = self.operators[["name", "source"]].reindex(table["operator"])
         return table.assign(operator=about["name"].to_numpy(), source=about["source"].to_numpy())
 
-    def by_operator(
-        self, rows: pd.DataFrame, by: str, *keys: str, **figures: tuple[str, Any]
-    ) -> list[dict[str, Any]]:
+    def by_operator(self, rows: pd.DataFrame, by: str, *keys: str, **figures: tuple[str, Any]) -> list[dict[str, Any]]:
         """Return the largest sums by operator and other keys: operator, source, keys, and figures, each a column and
         how it is summed up."""
         sums = self.named(rows.groupby(["operator", *keys], as_index=False).agg(**figures))
@@ -510,8 +501,6 @@ def _kinds(run: Run) -> None:
 
 GPU = Premise("something ran on a GPU", Run.need_gpu)
 LAUNCHES = Premise("the calls of the CUDA API are recorded", Run.need_launches)
-LAUNCHES_IF_ANY = Premise(
-    "if something ran on a GPU, the calls of the CUDA API are recorded", _launches_if_any
-)
+LAUNCHES_IF_ANY = Premise("if something ran on a GPU, the calls of the CUDA API are recorded", _launches_if_any)
 STEPS = Premise("the recording is cut into iterations", Run.need_steps)
 KINDS = Premise("the kind of nearly all kernels is known, by their time", _kinds)

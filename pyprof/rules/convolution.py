@@ -17,9 +17,7 @@ from pyprof.rules.peaks import HALF, products
 from pyprof.rules.thresholds import limit
 from pyprof.rules.wording import which
 
-_LAYOUT = re.compile(
-    r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensortransform|batched_transpose", re.I
-)
+_LAYOUT = re.compile(r"nchw_?to_?nhwc|nhwc_?to_?nchw|nchw2nhwc|nhwc2nchw|tensortransform|batched_transpose", re.I)
 _CONV = ("conv", "cudnn_conv", "miopen_conv")
 _FORMATS = "convolution.inputs."
 _HELPERS = re.compile(r"offset|winogradgenerate|generatewinograd|im2col|splitk|addpadding|transform", re.I)
@@ -153,9 +151,11 @@ def _tried(run: Run) -> list[dict[Any, Any]]:
     algorithms = names["kernel"][names["what"] == "conv"].map(_algorithm)
     kernels["algorithm"] = kernels["name"].map(algorithms[algorithms != ""])
     calls = kernels.groupby("op").agg(
-        operator=("operator", "first"), kernels=("op", "size"), algorithms=("algorithm", "nunique"),
+        operator=("operator", "first"),
+        kernels=("op", "size"),
+        algorithms=("algorithm", "nunique"),
         time_ns=("duration_ns", "sum"),
-    )  # fmt: skip
+    )
     calls = run.named(calls[calls["algorithms"] >= limit("R20.algorithms")])
     calls = calls.sort_values("time_ns", ascending=False, kind="stable")
     return calls[["operator", "source", "kernels", "algorithms", "time_ns"]].to_dict("records")

@@ -54,9 +54,7 @@ def pageable_copy(run: Run) -> Finding | None:
         slow, "bytes", "direction", copies=("duration_ns", "size"), bytes=("copied_bytes", "sum"),
         time_ns=("duration_ns", "sum"),
     )  # fmt: skip
-    pinned = {
-        text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith("pin_memory")
-    }
+    pinned = {text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith("pin_memory")}
     first = "" if pinned == {"yes"} else "DataLoader(..., pin_memory=True) and "
     also = "The DataLoader pins its batches already: these are other tensors. " if pinned == {"yes"} else ""
     return run.finding(
@@ -166,9 +164,7 @@ def cpu_gpu_bounce(run: Run) -> Finding | None:
 
 def _pairs(run: Run, to_host: pd.DataFrame, to_gpu: pd.DataFrame) -> list[tuple[int, int, int, int]]:
     """Pair each copy to the host with the next one of its size back in the same iteration: operators, bytes, time."""
-    both = pd.concat([to_host.assign(back=False), to_gpu.assign(back=True)]).sort_values(
-        "id"
-    )  # that of the launches
+    both = pd.concat([to_host.assign(back=False), to_gpu.assign(back=True)]).sort_values("id")  # that of the launches
     out = []
     waiting: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     columns = ("back", "worker", "copied_bytes", "operator", "duration_ns")

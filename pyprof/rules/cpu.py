@@ -65,9 +65,7 @@ def _interrupted(run: Run) -> pd.Series[int]:
     """Return how long products in float32 took beyond the time of equal ones, by path of the call, where R47 fires: no
     other type shortens that."""
     slow = run.once(_noise).join(run.kernel_names["kernel"], on="name")
-    slow = _single(
-        slow.join(run.operators[["dtype", "name"]].rename(columns={"name": "path"}), on="operator")
-    )
+    slow = _single(slow.join(run.operators[["dtype", "name"]].rename(columns={"name": "path"}), on="operator"))
     sums = {path: _excess(rows) for path, rows in slow.groupby("path")}
     return pd.Series(sums, dtype=np.int64)
 
@@ -219,9 +217,7 @@ def cpu_short_operators(run: Run) -> Finding | None:
 
 def _rows(ops: pd.DataFrame) -> float:
     """Return the largest number of rows (M) of the matrix products that take most of the time of products."""
-    products = ops.assign(
-        rows=ops["params"].astype(str).str.extract(r"\bM=(\d+)", expand=False).astype(float)
-    )
+    products = ops.assign(rows=ops["params"].astype(str).str.extract(r"\bM=(\d+)", expand=False).astype(float))
     products = products[products["rows"].notna()].sort_values("rows")
     if not len(products):
         return np.inf
@@ -232,9 +228,10 @@ def _rows(ops: pd.DataFrame) -> float:
 def _few_rows(run: Run, ops: pd.DataFrame, rows: float) -> Finding | None:
     fixed = ops[
         ops["params"].astype(str).str.contains(r"\bM=\d")
-        | (ops["phase"] == OPTIMIZER) | (ops["type"] == "accumulate_grad")
+        | (ops["phase"] == OPTIMIZER)
+        | (ops["type"] == "accumulate_grad")
         | (ops["cpu_ns"] < limit("R46.length") * ops["calls"])
-    ]  # fmt: skip
+    ]
     time = _per_worker(run, fixed)
     if run.share(time) <= limit("R46.share"):
         return None
@@ -258,9 +255,7 @@ def _slow_calls(run: Run) -> pd.DataFrame:
     bytes; with enough steps only those of one line and module, since strides may differ elsewhere. The usual time is
     the median, of an even number the lower one.
     """
-    frame = run.events(
-        _COLUMNS, lambda one: one.operator_event["op"].mask() & one.operator_event["operator"].mask()
-    )
+    frame = run.events(_COLUMNS, lambda one: one.operator_event["op"].mask() & one.operator_event["operator"].mask())
     kernel = run.kernel_names["kernel"]
     of_torch = which(kernel, lambda name: name.startswith(_OF_TORCH))
     operators = run.operators
@@ -346,7 +341,7 @@ def uneven_calls(run: Run) -> Finding | None:
         None,
         run.top(rows, "time", "operator=path source kernel slow_calls=slow equal_calls=equals time_ns=time usual_ns"),
         "Recorded again, other calls are the slow ones; on a machine without other work hardly any is.",
-    )  # fmt: skip
+    )
 
 
 def _first(slow: pd.DataFrame) -> str:
@@ -364,9 +359,7 @@ def _by_operator(run: Run, slow: pd.DataFrame) -> pd.DataFrame:
         longest=("duration_ns", "max"), usual_ns=("usual_ns", "min"),
     )  # fmt: skip
     rows = rows.join(run.operators[["name", "source"]].rename(columns={"name": "path"}), on="operator")
-    return rows.join(run.kernel_names[["kernel"]], on="name").sort_values(
-        "time", ascending=False, kind="stable"
-    )
+    return rows.join(run.kernel_names[["kernel"]], on="name").sort_values("time", ascending=False, kind="stable")
 
 
 def _when(run: Run, slow: pd.DataFrame) -> str:

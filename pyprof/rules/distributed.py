@@ -95,9 +95,7 @@ def ddp_without_nccl(run: Run) -> Finding | None:
     over_host = _ranges(run, "gloo:%") + _ranges(run, "mpi:%")
     backend = run.facts.get("distributed.backend")
     if backend is None and not over_host:
-        raise NeedsFacts(
-            "needs the backend of torch.distributed, which this recording lacks; record with pyprof"
-        )
+        raise NeedsFacts("needs the backend of torch.distributed, which this recording lacks; record with pyprof")
     if backend is not None and "nccl" in backend.lower():
         return None
     world = run.facts.get("distributed.world_size")
@@ -144,9 +142,7 @@ def straggler(run: Run) -> Finding | None:
     run.need_steps()
     steps = int(late_rows["step"].nunique())
     if steps < _LEAST:
-        raise NeedsFacts(
-            f"needs at least {_LEAST} steps with collectives of all ranks, there are {steps}; record more"
-        )
+        raise NeedsFacts(f"needs at least {_LEAST} steps with collectives of all ranks, there are {steps}; record more")
     late_rows["rank"] = list(zip(late_rows["worker"], late_rows["device"]))
     by_step = late_rows.groupby(["step", "rank"])["alone"].sum()
     late = by_step[by_step > 0]
@@ -269,9 +265,7 @@ def _arrivals(run: Run) -> pd.DataFrame:
     return rows
 
 
-def _ranks(
-    run: Run, late_rows: pd.DataFrame, times: pd.DataFrame, names: dict[int, str]
-) -> list[dict[str, object]]:
+def _ranks(run: Run, late_rows: pd.DataFrame, times: pd.DataFrame, names: dict[int, str]) -> list[dict[str, object]]:
     late_rows["before"] = computation(Source(run.store, run.source.aggregation), late_rows)
     rows = late_rows.groupby("rank").agg(late=("alone", "sum"), before=("before", "sum"))
     rows["last"] = times["size"].reindex(rows.index).fillna(0).astype(int)

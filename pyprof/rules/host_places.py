@@ -217,9 +217,7 @@ def ranges_with(run: Run, codes: dict[int, str], worker: int, start: int, end: i
     return {name: np.concatenate(column) for name, column in zip(names, columns)}
 
 
-@rule(
-    "R49", "host_work", LAUNCHES_IF_ANY, rows=Rows("idle", "Idle time", without_gpu=Rows("step_time", "Step Time"))
-)  # fmt: skip
+@rule("R49", "host_work", LAUNCHES_IF_ANY, rows=Rows("idle", "Idle time", without_gpu=Rows("step_time", "Step Time")))
 def host_work(run: Run) -> Finding | None:
     """The CPU is in one place of the program that launches nothing, Python code, a file, another library, and the GPU
     waits for it; without a GPU, the program is there, outside of operators. Shorter waits than 0.2 ms are those of any

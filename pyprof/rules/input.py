@@ -24,9 +24,7 @@ from pyprof.store import reads
 _SINGLE, _SEVERAL = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
 
-_WAITS = Rows(
-    "idle", "Idle time, waits for the data loader", ("cause:data loader",), Rows("step_time", "Step time")
-)
+_WAITS = Rows("idle", "Idle time, waits for the data loader", ("cause:data loader",), Rows("step_time", "Step time"))
 
 
 @rule("R08", "dataloader_bound", rows=_WAITS)
@@ -54,9 +52,7 @@ def dataloader_bound(run: Run) -> Finding | None:
     advice.append("raise prefetch_factor if the waits are uneven")
     what = "Make the transforms" if known is None else f"Or make {known.stages[0].source}"
     cheaper = f"{what} cheaper: decode and resize once ahead of time, or on the GPU."
-    if known is None and any(
-        key.endswith(".workers_recorded") and text == "no" for key, text in run.facts.items()
-    ):
+    if known is None and any(key.endswith(".workers_recorded") and text == "no" for key, text in run.facts.items()):
         cheaper += " Call pyprof.init() before the loader starts its workers: then their work is recorded."
     saving = _saving(run, "R08", part)
     if known is not None and known.raises:
@@ -105,9 +101,7 @@ def _workers_work(run: Run) -> _Workers | None:
     if not workers.isdigit():
         return None
     work = works[0]
-    names = [
-        run.facts.get(f"loader_workers.{work.loader}.{name}", name) for name in ("samples", "collate_fn")
-    ]
+    names = [run.facts.get(f"loader_workers.{work.loader}.{name}", name) for name in ("samples", "collate_fn")]
     times = (work.samples_ns, work.collate_ns, work.sending_ns, work.pin_ns)
     stages = [
         _Stage(name, time // work.batches)
@@ -171,9 +165,7 @@ def workers_zero(run: Run) -> Finding | None:
         return None
     workers = _workers(run)
     if not workers:
-        raise NeedsFacts(
-            "needs num_workers of the DataLoader, which this recording lacks; record with pyprof"
-        )
+        raise NeedsFacts("needs num_workers of the DataLoader, which this recording lacks; record with pyprof")
     usable = run.facts.get("cpu.usable", "")
     part, who = _loading(run)
     if workers != {"0"} or usable == "1" or run.share(part) <= limit("R09.share"):
@@ -276,9 +268,7 @@ def _settings(run: Run) -> dict[str, str]:
 
 def _workers(run: Run) -> set[str]:
     """Return the numbers of workers of all loaders; "some" for one that is only known from the name of its iterator."""
-    numbers = {
-        text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith(".num_workers")
-    }
+    numbers = {text for key, text in run.facts.items() if key.startswith("loader.") and key.endswith(".num_workers")}
     if numbers:
         return numbers
     names = run.store.rows("select text from string where text like 'enumerate(DataLoader)#%'")

@@ -63,9 +63,7 @@ def _chains(run: Run, excerpt: Excerpt) -> pd.DataFrame:
     device, stream = (excerpt.of_events(name).values for name in ("device", "stream"))
     order = np.lexsort((excerpt.start, stream, device))
     order = order[excerpt.event["kind"].values[order] == KERNEL]
-    name, operator, geometry = (
-        known(excerpt.of_events(name).take(order)) for name in ("name", "operator", "geometry")
-    )
+    name, operator, geometry = (known(excerpt.of_events(name).take(order)) for name in ("name", "operator", "geometry"))
     shapes = launch_stats.shapes(run.store)
     parts = [device[order], stream[order], shapes.blocks[geometry], shapes.threads[geometry]]
     fits = np.isin(name, fusable) & ~np.isin(operator, learns) & (parts[2] > 1)
@@ -89,9 +87,7 @@ def _shapes(run: Run) -> pd.DataFrame:
     """
     keys = ["operator", "name", "geometry"]
     kernels = run.events((*keys, "duration_ns"), lambda one: one.event["kind"].values == KERNEL)
-    kernels = kernels.groupby(keys, as_index=False).agg(
-        count=("duration_ns", "size"), time=("duration_ns", "sum")
-    )
+    kernels = kernels.groupby(keys, as_index=False).agg(count=("duration_ns", "size"), time=("duration_ns", "sum"))
     shapes = launch_stats.shapes(run.store)
     columns = dict(zip(("blocks", "threads", "registers", "shared"), shapes))
     kernels = kernels.assign(**{name: column[kernels["geometry"]] for name, column in columns.items()})
@@ -104,15 +100,11 @@ def _chip(run: Run) -> Chip:
     """Return the chip of the lowest compute capability used, with the most multiprocessors. Raises NeedsFacts."""
     counts = [device.sm_count for device in run.devices.values()]
     if None in counts:
-        raise NeedsFacts(
-            "needs the GPU's number of multiprocessors, which this recording lacks; record with pyprof"
-        )
+        raise NeedsFacts("needs the GPU's number of multiprocessors, which this recording lacks; record with pyprof")
     major, minor = divmod(round(run.capability * 10), 10)
     chip = of_capability(major, minor, max(count for count in counts if count is not None))
     if chip is None:
-        raise NeedsFacts(
-            f"needs the limits of compute capability {major}.{minor}, which PyProf does not know"
-        )
+        raise NeedsFacts(f"needs the limits of compute capability {major}.{minor}, which PyProf does not know")
     return chip
 
 
@@ -130,9 +122,7 @@ def low_occupancy(run: Run) -> Finding | None:
     total = int(kernels["time"].sum())
     if not total:
         return None
-    kernels["occupancy"] = (
-        (kernels["blocks"] * kernels["threads"] / (count * chip.threads)).clip(upper=1.0).round(4)
-    )
+    kernels["occupancy"] = (kernels["blocks"] * kernels["threads"] / (count * chip.threads)).clip(upper=1.0).round(4)
     few = kernels[
         (kernels["blocks"] < count)
         & (kernels["occupancy"] < limit("R26.occupancy"))

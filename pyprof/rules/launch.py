@@ -134,9 +134,7 @@ def _meanwhile(run: Run, late: int) -> str:
 
 def _less_launches(run: Run) -> str:
     """Return advice by what the program does not use yet."""
-    graphs = (
-        "record the step as a CUDA graph (torch.compile(model, mode='reduce-overhead'), torch.cuda.graph)"
-    )
+    graphs = "record the step as a CUDA graph (torch.compile(model, mode='reduce-overhead'), torch.cuda.graph)"
     if any((one.of_events("graph").mask() & one.kernel).any() for one in run.excerpts):
         return "Move more of the step into CUDA graphs: everything outside them is launched kernel by kernel."
     if run.facts.get("compile.regions", "0") != "0":
@@ -167,11 +165,7 @@ def _late(excerpt: Excerpt) -> Ints:
 def _launches(run: Run) -> pd.DataFrame:
     """Return the kernels that were launched one by one: operator, duration_ns, launch_ns, the time that launching took,
     and how long the device waited for it, `late`."""
-    parts = [
-        pd.DataFrame(
-            {name: np.empty(0, np.int64) for name in ("operator", "duration_ns", "launch_ns", "late")}
-        )
-    ]
+    parts = [pd.DataFrame({name: np.empty(0, np.int64) for name in ("operator", "duration_ns", "launch_ns", "late")})]
     for one in run.excerpts:
         own = one.kernel & _alone(one)
         parts.append(pd.DataFrame({
@@ -210,8 +204,7 @@ def small_kernels(run: Run) -> Finding | None:
         f"{percent(len(short) / len(launches))} of the kernels are shorter than {duration(limit('R06.short'))} and "
         f"take {percent(part)} of the kernels' time; launching them takes "
         f"{percent(run.share(run.per_worker(short['launch_ns'].sum())))} of the CPU's time.",
-        _less_launches(run)
-        + " Many small tensors: one call on a stacked tensor, or torch._foreach_ functions.",
+        _less_launches(run) + " Many small tensors: one call on a stacked tensor, or torch._foreach_ functions.",
         min(run.late, run.per_worker(owed.sum())),
         run.by_operator(
             short,

@@ -126,9 +126,7 @@ def _calls(run: Run, excerpt: Excerpt) -> pd.DataFrame:
     return calls.sort_values("start", kind="stable")
 
 
-def _sums(
-    calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union, known: dict[str, str]
-) -> list[tuple[Any, ...]]:
+def _sums(calls: pd.DataFrame, repeated: pd.DataFrame, loops: Union, known: dict[str, str]) -> list[tuple[Any, ...]]:
     """Return the loops of a thread: _COLUMNS. `calls`: all of it; `repeated`: those that make the loops; `known`: the
     loops of call stacks, to which it adds: the backward of a loop is told by the lines of its forward."""
     start, end, kernels, cpu = (calls[name].to_numpy(np.int64) for name in ("start", "end", "kernels", "cpu"))

@@ -50,9 +50,7 @@ def _peaks(run: Run) -> list[_Peak]:
     """
     out = []
     for number in sorted({device.number for device in run.used}):
-        peak, total = (
-            run.facts.get(f"gpu.{number}.{name}", "") for name in ("peak_allocated_bytes", "memory_bytes")
-        )
+        peak, total = (run.facts.get(f"gpu.{number}.{name}", "") for name in ("peak_allocated_bytes", "memory_bytes"))
         if peak.isdigit() and total.isdigit() and int(total):
             out.append(_Peak(number, int(peak), int(total), _OF_PROGRAM))
     if out:
@@ -69,9 +67,7 @@ def _of_allocator(run: Run, worker: int) -> list[_Peak]:
            having count(*) = count(allocated_bytes)""",
         (first_id(worker), first_id(worker + 1)),
     )
-    used = dict(
-        run.store.rows("select number, memory_bytes from device where worker = ? and events > 0", (worker,))
-    )
+    used = dict(run.store.rows("select number, memory_bytes from device where worker = ? and events > 0", (worker,)))
     if len(totals) == len(used) == 1:  # an allocator counts visible GPUs, a recording may count all
         totals = [(next(iter(used)), totals[0][1])]
     return [_Peak(number, peak, used[number], _OF_RECORDING) for number, peak in totals if used.get(number)]
@@ -160,8 +156,6 @@ def alloc_churn(run: Run) -> Finding | None:
         "expandable_segments:True, padded or bucketed sizes, no torch.cuda.empty_cache() in the loop, less memory "
         "in use.",
         run.without("R32", edits, time),
-        run.by_operator(
-            calls, "time_ns", "call", calls=("duration_ns", "size"), time_ns=("duration_ns", "sum")
-        ),
+        run.by_operator(calls, "time_ns", "call", calls=("duration_ns", "size"), time_ns=("duration_ns", "sum")),
         "No cudaMalloc and cudaFree in the iterations after the first.",
     )

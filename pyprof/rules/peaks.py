@@ -42,9 +42,7 @@ def only_gpu(run: Run) -> Gpu | None:
 def cases(kernels: pd.DataFrame, gpu: Gpu | None) -> list[roofline.Case]:
     """Return rows of `run.kernels` as cases of the roofline; of the call, only name and type matter."""
     out = []
-    for kernel, type_, mod, op, tc in kernels[["kernel", "dtype", "mod", "type", "tc"]].itertuples(
-        index=False
-    ):
+    for kernel, type_, mod, op, tc in kernels[["kernel", "dtype", "mod", "type", "tc"]].itertuples(index=False):
         known = isinstance(type_, str)
         call = Call(mod or "", op, (Arg("", Tensor((1,), type_)),)) if known else None
         out.append(roofline.Case(kernel, call, int(tc), gpu))
@@ -77,9 +75,7 @@ def products(run: Run) -> pd.DataFrame:
         not outside and _may_be_product(mod or "", name)
         for outside, mod, name in zip(kernels["unassociated"], kernels["mod"], kernels["type"])
     ]
-    kernels = kernels[
-        kernels["what"].isin(PRODUCTS) & ((kernels["eligible"] == 1) | np.array(may_be, bool))
-    ].copy()
+    kernels = kernels[kernels["what"].isin(PRODUCTS) & ((kernels["eligible"] == 1) | np.array(may_be, bool))].copy()
     kernels["named"] = which(kernels["kernel"], lambda name: names.describe(name).math is not None)
     maths = [roofline.operands_of(case) for case in cases(kernels, None)]
     kernels["math"] = pd.Series(maths, index=kernels.index, dtype=object)
@@ -99,9 +95,7 @@ def roof(run: Run, kernels: pd.DataFrame) -> pd.Series[float]:
 
 
 def _roofline_times(kernels: pd.DataFrame, peak: roofline.Floats, gpu: Gpu, part: float) -> roofline.Floats:
-    known = (
-        (kernels["flops_unknown_ns"] == 0) & (kernels["bytes_unknown_ns"] == 0) & (kernels["kind"] == KERNEL)
-    )
+    known = (kernels["flops_unknown_ns"] == 0) & (kernels["bytes_unknown_ns"] == 0) & (kernels["kind"] == KERNEL)
     flops = np.where(known, kernels["flops"].to_numpy(float), np.nan)
     moved = np.where(known, kernels["bytes"].to_numpy(float) * part, np.nan)
     bandwidth = np.full(len(kernels), gpu.bandwidth or np.nan)

@@ -20,9 +20,7 @@ from pyprof.rules.wording import which
 _CAST = re.compile(r"copy\w*.*(?:Load|Store)WithCast|(?:b?float(?:16|8)|half)\w*_copy_kernel", re.DOTALL)
 _CUDNN = re.compile("conv|rnn|lstm|gru")
 _CASTS = ("half", "bfloat16", "float", "double")  # methods of a tensor that only convert
-_ASSUMED = (
-    " The saving assumes that they come as close to the roofline of tensor cores as to that of float32."
-)
+_ASSUMED = " The saving assumes that they come as close to the roofline of tensor cores as to that of float32."
 _MOVES = ("copy", "pointwise", "memory")
 
 
@@ -108,8 +106,7 @@ def no_tf32(run: Run) -> Finding | None:
     saving = faster(run, single, "tf32", 1.0)
     return run.finding(
         f"Matrix products in float32 take {run.cost(time)}, and TF32 is off for them.",
-        ", ".join(advice)
-        + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
+        ", ".join(advice) + ". TF32 multiplies with 10 bits of mantissa instead of 23 and adds in float32: enough for "
         f"most networks, not for solvers.{_ASSUMED if saving is not None else ''}",
         saving,
         run.of_kernels(single),
@@ -182,18 +179,14 @@ def dims_not_8(run: Run) -> Finding | None:
     kernels = kernels[kernels["math"].isin(list(NARROW)) & (kernels["tc"] == USED)].copy()
     if not len(kernels):
         return None
-    kernels["wrong"] = [
-        _wrong(*row) for row in zip(kernels["math"], kernels["params"].tolist(), kernels["type"])
-    ]
+    kernels["wrong"] = [_wrong(*row) for row in zip(kernels["math"], kernels["params"].tolist(), kernels["type"])]
     vector = [with_vector(*row) for row in zip(kernels["kernel"].tolist(), kernels["params"].tolist())]
     kernels = kernels[(kernels["wrong"] != "") & ~np.array(vector, bool)].copy()
     kernels["roof"] = roof(run, kernels)
     if run.share(run.per_device(kernels["gpu_ns"].sum())) <= limit("R15.share"):
         return None
     if kernels["roof"].isna().all():
-        raise NeedsFacts(
-            "needs the peaks of the GPU, and FLOPs and bytes of these products; see docs/gpus.md"
-        )
+        raise NeedsFacts("needs the peaks of the GPU, and FLOPs and bytes of these products; see docs/gpus.md")
     kernels = kernels[kernels["roof"] / kernels["gpu_ns"].clip(lower=1) < limit("R15.efficiency")]
     time = run.per_device(kernels["gpu_ns"].sum())
     if run.share(time) <= limit("R15.share"):
@@ -208,7 +201,7 @@ def dims_not_8(run: Run) -> Finding | None:
         run.per_device(kernels["lost"].sum()),
         run.top(kernels, "lost", "operator=path source sizes=wrong params kernel=short_name time_ns=gpu_ns efficiency"),
         "Roofline efficiency of these operators rises.",
-    )  # fmt: skip
+    )
 
 
 def _wrong(math: str, params: str | None, type_: str) -> str:
@@ -219,9 +212,7 @@ def _wrong(math: str, params: str | None, type_: str) -> str:
     """
     multiple, fixed = MULTIPLE[math], always_contiguous(type_)
     fixed_sizes = {letter: size for letter, size in sizes(params).items() if letter in fixed}
-    return ", ".join(
-        f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in fixed_sizes.items() if n % multiple
-    )
+    return ", ".join(f"{k}={n} ({-(-n // multiple) * multiple})" for k, n in fixed_sizes.items() if n % multiple)
 
 
 @rule("R16", "dtype_casts", GPU, rows=Rows("kernel_summary", "Kernels"))

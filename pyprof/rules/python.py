@@ -26,9 +26,11 @@ from pyprof.store.kinds import IS_FUNCTION, IS_OPERATOR_EVENT
 
 # torch._dynamo's names of ranges that compile a frame, and of functions that resume after a graph break.
 _COMPILATIONS = (
-    "_compile.compile_inner (dynamo_timed)", "_compile.<locals>.compile_inner (dynamo_timed)",
-    "entire_frame_compile (dynamo_timed)", "entire_frame_compile",
-)  # fmt: skip
+    "_compile.compile_inner (dynamo_timed)",
+    "_compile.<locals>.compile_inner (dynamo_timed)",
+    "entire_frame_compile (dynamo_timed)",
+    "entire_frame_compile",
+)
 _COLLECTED = re.compile(rf"^in {COLLECTION} \(([^()]*)\)")
 _RESUMED = "%: torch\\_dynamo\\_resume\\_in\\_%"
 
@@ -81,9 +83,7 @@ def _python(run: Run, garbage: tuple[int, int] | None, slow: pd.Series[int], own
             f"Python collects garbage for {percent(run.share(time))} of the time{idle}"
             f"{', ' + source[0] if source else ''}."
         )
-        advice.append(
-            "Call gc.freeze() after building the model, and gc.disable() with gc.collect() every N steps."
-        )
+        advice.append("Call gc.freeze() after building the model, and gc.disable() with gc.collect() every N steps.")
         rows.append({"what": "garbage collection", "calls": count, "time_ns": time})
     if len(slow):
         names = ", ".join(slow.sort_values(ascending=False).index[:3])
@@ -145,9 +145,7 @@ def recompiles(run: Run) -> Finding | None:
     Silent: compilations only in the first iteration; one later.
     """
     if not run.store.rows(f"select 1 from range where {IS_OPERATOR_EVENT} limit 1"):
-        raise NeedsFacts(
-            "needs torch's operator events, which this recording lacks; record with torch.profiler"
-        )
+        raise NeedsFacts("needs torch's operator events, which this recording lacks; record with torch.profiler")
     run.need_steps()
     compiling, resumed = texts_like(run, _COMPILATIONS), texts_like(run, (_RESUMED,))
     later = run.iterations[run.iterations["number"] > run.source.aggregation.first].groupby("worker")
@@ -159,17 +157,13 @@ def recompiles(run: Run) -> Finding | None:
         breaks = ranges_with(run, resumed, worker, start, end)["text"]
         if count >= limit("R35.compiles"):
             problems.append(f"{count} compilations after the first iteration take {duration(len(union))}")
-            rows += [
-                {"compilation_at_ns": int(a), "time_ns": int(b - a)} for a, b in zip(union.start, union.end)
-            ][:3]
+            rows += [{"compilation_at_ns": int(a), "time_ns": int(b - a)} for a, b in zip(union.start, union.end)][:3]
         if len(breaks) >= limit("R35.breaks") * steps:
             problems.append(f"{len(breaks) / steps:.1f} functions a step resume after a graph break")
             most = Counter(breaks.tolist()).most_common(3)
             rows += [{"resumed": resumed[code], "calls": calls} for code, calls in most]
         if problems:
-            saving = sum(
-                len(union.cut(begin, until)) for number, begin, until, *_ in run.ids if number == worker
-            )
+            saving = sum(len(union.cut(begin, until)) for number, begin, until, *_ in run.ids if number == worker)
             break  # other workers run the same program
     if not problems:
         return None

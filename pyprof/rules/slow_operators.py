@@ -76,9 +76,7 @@ def _times(run: Run) -> pd.DataFrame:
     about, names = run.operators, run.kernel_names
     apart = names.index[names["kernel"].astype(str).str.contains(_COMMUNICATION)]
     events = run.events(("operator", "name", "duration_ns"), lambda one: slice(None))
-    events = events[
-        events["operator"].isin(about.index[about["unassociated"] == 0]) & ~events["name"].isin(apart)
-    ]
+    events = events[events["operator"].isin(about.index[about["unassociated"] == 0]) & ~events["name"].isin(apart)]
     by = run.named(events).groupby(["operator", "source", "worker"], dropna=False)["duration_ns"]
     sums, counts = (one.unstack(fill_value=0) for one in (by.sum(), by.size()))
     order = np.sort(sums.to_numpy(), axis=1)

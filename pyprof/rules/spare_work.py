@@ -96,8 +96,7 @@ def _weights(run: Run) -> int:
     own = run.operators
     own = own[own["module"].notna() & own["shapes"].notna() & (own["direction"] == FPROP)]
     sizes = [
-        max((int(np.prod(_sizes(text))) for text in shapes.split("; ")[1:]), default=0)
-        for shapes in own["shapes"]
+        max((int(np.prod(_sizes(text))) for text in shapes.split("; ")[1:]), default=0) for shapes in own["shapes"]
     ]
     return int(pd.Series(sizes, dtype=np.int64).groupby(own["module"].to_numpy()).max().sum())
 
@@ -122,9 +121,7 @@ def unused_forward(run: Run) -> Finding | None:
     rows = executed.groupby(_PLACE)["used"].agg(["sum", "size"])
     rows = rows[rows["sum"] > 0]
     again = rows["size"] - rows["sum"] >= run.steps * run.workers
-    rows = rows[
-        again.groupby(level="module").transform("all")
-    ]  # the module as a whole, not one operator of it
+    rows = rows[again.groupby(level="module").transform("all")]  # the module as a whole, not one operator of it
     second = unused.join(rows[[]], on=_PLACE, how="inner")
     time = _time(run, second["time"].sum())
     much = run.share(_time(run, unused["time"].sum())) > limit("R52.share")

@@ -45,9 +45,7 @@ class SteadySteps(ABC):
     @cached_property
     def _steps(self) -> list[tuple[Activity, Ints, Ints]]:
         """Starts and ends of the steady steps of each worker that used a device: those of the report step_time."""
-        steps = [
-            (activity, own, self.among(own)) for activity, own in activities(self.source) if activity.devices
-        ]
+        steps = [(activity, own, self.among(own)) for activity, own in activities(self.source) if activity.devices]
         return [(activity, own.start[among], own.end[among]) for activity, own, among in steps if among.any()]
 
     @cached_property

@@ -60,10 +60,7 @@ def _repeated(run: Run) -> list[dict[str, Any]]:
     stats = stats[stats["reach"] * 2 >= frame["end_ns"].max() - frame["end_ns"].min()]
     stats = stats.sort_values(["reach", "size"], ascending=False, kind="stable").head(5)
     rows = zip(stats.index.tolist(), stats["size"].tolist(), stats["reach"].tolist())
-    return [
-        {"operator": run.operators["name"][n], "executions": count, "reach_ns": reach}
-        for n, count, reach in rows
-    ]
+    return [{"operator": run.operators["name"][n], "executions": count, "reach_ns": reach} for n, count, reach in rows]
 
 
 @rule("R02", "unstable_range", STEPS, rows=Rows("iterations", "Iterations"))
@@ -76,9 +73,7 @@ def unstable_range(run: Run) -> Finding | None:
     """
     lengths = run.lengths[run.lengths <= LONG * run.lengths.median()]
     if len(lengths) < _LEAST:
-        raise NeedsFacts(
-            f"needs at least {_LEAST} whole iterations, there are {len(lengths)}; record more steps"
-        )
+        raise NeedsFacts(f"needs at least {_LEAST} whole iterations, there are {len(lengths)}; record more steps")
     varies = spread(lengths.to_numpy(np.int64))
     if varies is None or varies <= limit("R02.spread"):
         return None
@@ -121,11 +116,7 @@ def profiler_overhead(run: Run) -> Finding | None:
     100 launches without a kernel; a kernel of 1 s over later ones of its stream.
     Silent: 0.1 ms in 12 ms; one missing event of 10,000; events that were repaired and kept.
     """
-    lost = [
-        row
-        for row in run.store.rows("select reason, count from lost order by count desc")
-        if is_missing(row[0])
-    ]
+    lost = [row for row in run.store.rows("select reason, count from lost order by count desc") if is_missing(row[0])]
     launches, every = run.missing_launches
     impossible_times = impossible(run.store)
     unknown = launches > 0 and launches >= limit("R38.launches") * every
@@ -133,9 +124,7 @@ def profiler_overhead(run: Run) -> Finding | None:
     much = missing > limit("R38.lost") * (_recorded(run) + missing)
     cost = run.facts.get("overhead.sites_ns", "")
     if not (much or unknown or impossible_times) and not cost.isdigit():
-        raise NeedsFacts(
-            "needs the measured cost of a recorded call, which only pyprof's own recordings have"
-        )
+        raise NeedsFacts("needs the measured cost of a recorded call, which only pyprof's own recordings have")
     total = run.store.rows("select coalesce(sum(cpu_ns), 0) from op where thread is not null")[0][0]
     share = int(cost) / total if cost.isdigit() and total else 0.0
     slow = share > limit("R38.share")
@@ -146,9 +135,7 @@ def profiler_overhead(run: Run) -> Finding | None:
             f"Recording calls and modules took about {duration(int(cost))}, {percent(share)} of the CPU's time in "
             "operators: CPU times and gaps between kernels are too long by that much."
         )
-        rows.append(
-            {"what": "recorded calls", "count": run.facts.get("overhead.calls"), "time_ns": int(cost)}
-        )
+        rows.append({"what": "recorded calls", "count": run.facts.get("overhead.calls"), "time_ns": int(cost)})
     if unknown:
         problems.append(missing_work(launches, every))
     if impossible_times:
@@ -157,9 +144,7 @@ def profiler_overhead(run: Run) -> Finding | None:
             "cut or left out."
         )
     if much and missing > launches + impossible_times:
-        problems.append(
-            f"{missing} events or their details are missing from the recording: figures are too small."
-        )
+        problems.append(f"{missing} events or their details are missing from the recording: figures are too small.")
     if problems[slow:]:
         rows += [{"what": reason, "count": count, "time_ns": None} for reason, count in lost[:4]]
     if not problems:
@@ -224,8 +209,7 @@ def long_steps(run: Run) -> Finding | None:
     most = 2 * time > length - usual
     known = most and why
     cause = (
-        f"Of that, {duration(time)} more than in step {first} is {where}"
-        f"{'' if known else '; why is not known'}."
+        f"Of that, {duration(time)} more than in step {first} is {where}{'' if known else '; why is not known'}."
         if most
         else "No single line or operator has most of that time."
     )

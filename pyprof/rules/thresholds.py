@@ -117,7 +117,7 @@ LIMITS = {
     "R55.bytes": Limit(100_000, "bytes per step", "that stay in use, at least: 10 GB in 100,000 steps"),
     "R55.steps": Limit(8, "steps", "in a row, at least: the first half is compared with the end"),
     "R54.share": Limit(0.05, "", "share of operators that copy tensors"),
-}  # fmt: skip
+}
 
 
 def limit(name: str) -> float:

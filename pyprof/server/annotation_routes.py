@@ -44,9 +44,7 @@ async def read_annotations(request: Request, response: Response, run: Run = None
 @router.put(
     "/annotations",
     response_model=models.Annotations,
-    responses={
-        _CHANGED: {"model": models.Annotations, "description": "Others were written meanwhile: these."}
-    },
+    responses={_CHANGED: {"model": models.Annotations, "description": "Others were written meanwhile: these."}},
 )
 async def replace_annotations(
     request: Request,

@@ -138,9 +138,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> str:
     """Return the methods of all routes of a path; the error contains only those of the first."""
     paths = request.app.openapi()["paths"].items()
-    operations = [
-        operation for template, operation in paths if compile_path(template)[0].match(request.url.path)
-    ]
+    operations = [operation for template, operation in paths if compile_path(template)[0].match(request.url.path)]
     return ", ".join(sorted({method.upper() for operation in operations for method in operation}))
 
 
@@ -150,6 +148,4 @@ async def _disconnected(request: Request, error: Exception) -> Response:
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:
     _LOG.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _problem(
-        Trouble("internal", f"Internal error of the server ({type(error).__name__}); see its terminal.")
-    )
+    return _problem(Trouble("internal", f"Internal error of the server ({type(error).__name__}); see its terminal."))

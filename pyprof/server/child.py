@@ -73,9 +73,7 @@ def _answer(out: BinaryIO, session: Session, task: dict[str, Any], body: bytes) 
     except Exception as error:
         traceback.print_exc()  # on the server's stderr
         message = (
-            "Not enough memory for this."
-            if isinstance(error, MemoryError)
-            else _FAULT.format(type(error).__name__)
+            "Not enough memory for this." if isinstance(error, MemoryError) else _FAULT.format(type(error).__name__)
         )
         _line(out, {"trouble": problems.body(problems.of_error(PyProfError(message)))})
         return

@@ -146,9 +146,7 @@ class Engine:
         task's turn comes."""
         return (await self._do(task, args, make_body))[0]
 
-    async def _work(
-        self, task: str, args: dict[str, Any], shape: Callable[[Answer], Any], background: bool
-    ) -> Any:
+    async def _work(self, task: str, args: dict[str, Any], shape: Callable[[Answer], Any], background: bool) -> Any:
         if background:
             async with self._background:
                 answer = await self._do(task, args)

@@ -33,9 +33,7 @@ from pyprof.views.report_pages import page
 router = APIRouter(prefix="/api", dependencies=[Depends(known_parameters)])
 EVENTS = as_report("launches", "Launches", [entry.column for entry in events.COLUMNS])
 ITERATIONS = as_report("iterations", "Iterations", iteration_tables.ITERATION)
-OPERATORS = as_report(
-    "iteration_operators", "Operators of an Iteration", iteration_tables.ITERATION_OPERATORS
-)
+OPERATORS = as_report("iteration_operators", "Operators of an Iteration", iteration_tables.ITERATION_OPERATORS)
 
 # --- events
 
@@ -43,9 +41,7 @@ Number = Annotated[int, Path(ge=0, le=MOST)]
 Iteration = Annotated[
     int | None, Query(ge=0, le=MOST, description="Only events launched in this iteration of the cut.")
 ]
-Operator = Annotated[
-    int | None, Query(ge=0, le=MOST, description="Only events of an operator, by its number.")
-]
+Operator = Annotated[int | None, Query(ge=0, le=MOST, description="Only events of an operator, by its number.")]
 
 
 @router.get("/launches")
@@ -56,9 +52,7 @@ async def launches(
     operator: Operator = None,
     cursor: Annotated[
         str | None,
-        Query(
-            max_length=40, pattern=r"^-?[0-9]{1,19}\.[0-9]{1,16}$", description="`next` of the previous page."
-        ),
+        Query(max_length=40, pattern=r"^-?[0-9]{1,19}\.[0-9]{1,16}$", description="`next` of the previous page."),
     ] = None,
 ) -> models.Launches:
     """GPU events, by launch; without a GPU, operator events. For all events, sort is id, start or dur, and pages follow
@@ -145,9 +139,7 @@ async def iteration_bars(
     context: Selected,
     most: Annotated[
         int | None,
-        Query(
-            ge=1, le=20000, description="Maximum number of bars; with more iterations, neighbors share one."
-        ),
+        Query(ge=1, le=20000, description="Maximum number of bars; with more iterations, neighbors share one."),
     ] = None,
 ) -> models.Bars:
     """Iterations of the aggregation's cut as bars: for each number, the mean over the workers that have it."""

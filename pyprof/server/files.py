@@ -51,18 +51,14 @@ async def of_task(
     """Return the output of a child's task as a download."""
     title = title or context.opened.name
     name = f"{title}_{spec.suffix}.{FORMATS[format].extension if format in FORMATS else format}"
-    return await _download(
-        context, name, MEDIA[format], "export", task, make_body, format=format, title=title, **args
-    )
+    return await _download(context, name, MEDIA[format], "export", task, make_body, format=format, title=title, **args)
 
 
 async def of_trace(context: Context, start: int, end: int) -> StreamingResponse:
     """Return what is in progress between two times as a Chrome trace."""
     name = f"{context.opened.name}_{start}_{end}{_TRACE}"
     # The file's own name says that it is compressed.
-    return await _download(
-        context, name, "application/gzip", f"export{_TRACE}", "trace", start=start, end=end
-    )
+    return await _download(context, name, "application/gzip", f"export{_TRACE}", "trace", start=start, end=end)
 
 
 async def _download(
@@ -85,9 +81,7 @@ async def _download(
     except BaseException:
         folder.cleanup()
         raise
-    ascii_name = "".join(
-        char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name
-    )
+    ascii_name = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
     return StreamingResponse(
         _pieces(target, folder),
         media_type=media,

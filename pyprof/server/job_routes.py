@@ -36,9 +36,10 @@ async def job(request: Request, id: Id) -> models.Job:
 
 
 @router.get(
-    "/jobs/{id}/events", response_class=StreamingResponse,
+    "/jobs/{id}/events",
+    response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {}}, "description": "A job per event."}},
-)  # fmt: skip
+)
 async def job_events(request: Request, id: Id) -> StreamingResponse:
     """Progress as server-sent events: `data:` is a job; the last one is done, failed or cancelled."""
     registry = server(request).jobs

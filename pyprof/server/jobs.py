@@ -38,9 +38,7 @@ class Job:
     def over(self) -> bool:
         return self.state in _OVER
 
-    def update(
-        self, state: str | None = None, progress: float | None = None, what: str | None = None
-    ) -> None:
+    def update(self, state: str | None = None, progress: float | None = None, what: str | None = None) -> None:
         """Change the state, and wake up watchers."""
         self.state = self.state if state is None else state
         self.progress = self.progress if progress is None else progress

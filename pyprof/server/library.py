@@ -109,9 +109,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
         names = ["/".join(parts[-count:]) for parts in whole]
         if len(set(names)) == len(names):
             return names
-    raise UsageError(
-        f"{next(path for path in paths if paths.count(path) > 1)}: given twice; name different files."
-    )
+    raise UsageError(f"{next(path for path in paths if paths.count(path) > 1)}: given twice; name different files.")
 
 
 class Library:
@@ -195,9 +193,7 @@ class Library:
         several = len(self._paths) > 1  # in the order in which they were named, whichever is newer
         for name, source in self.runs().items():
             running, failed = self._imports.get(name), self._failed.get(name)
-            state: State = (
-                "ready" if name in self._opened else "opening" if running else "failed" if failed else "new"
-            )
+            state: State = "ready" if name in self._opened else "opening" if running else "failed" if failed else "new"
             out.append(
                 Run(name=name, state=state, progress=running.progress if running else float(state == "ready"),
                     detail=str(failed[1]) if failed and state == "failed" else None,

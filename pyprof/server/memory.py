@@ -71,9 +71,7 @@ At = Annotated[
 
 async def _alive(context: Context, by: Groups, at: int | None) -> tuple[Report, Sheet]:
     report = find("alive", by=by)
-    sheet: Sheet = await context.ask(
-        "alive", lambda answer: Sheet(answer, report), by=by, at=at, **context.arguments
-    )
+    sheet: Sheet = await context.ask("alive", lambda answer: Sheet(answer, report), by=by, at=at, **context.arguments)
     return report, sheet
 
 

@@ -35,9 +35,7 @@ from pyprof.views.problems import Trouble
 _VERSION = 1
 _LARGEST = 4 << 20  # bytes of a file
 _ASIDE = ".damaged"
-_OPEN = (
-    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-)
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _FIELDS = frozenset(Annotation.model_fields)
 
 
@@ -70,9 +68,7 @@ class Notes:
         """Return the annotations. `profile`: the served one."""
         return self._answer(_load(self._beside), _load(self._own), profile)
 
-    def write(
-        self, version: str, annotations: list[Annotation], profile: AnnotatedProfile
-    ) -> tuple[bool, Annotations]:
+    def write(self, version: str, annotations: list[Annotation], profile: AnnotatedProfile) -> tuple[bool, Annotations]:
         """Replace the annotations of a version; return False and the newer ones if it is no longer the present one.
 
         Raises Trouble if they cannot be written.
@@ -100,13 +96,9 @@ class Notes:
             if file.fault:
                 sentences.append(f"{file.path} cannot be used: {file.fault}.")
                 if usable or file is own:
-                    sentences.append(
-                        f"It is kept as {file.path.name}{_ASIDE} as soon as annotations are saved."
-                    )
+                    sentences.append(f"It is kept as {file.path.name}{_ASIDE} as soon as annotations are saved.")
         if not usable:
-            sentences.append(
-                f"{self._beside} cannot be written: annotations are kept for you alone, in {self._own}."
-            )
+            sentences.append(f"{self._beside} cannot be written: annotations are kept for you alone, in {self._own}.")
         origin = source.document.get("profile")
         if annotations and isinstance(origin, dict):
             served = {"events": profile.events, "end": profile.end}
@@ -122,9 +114,7 @@ class Notes:
             annotations=sorted(annotations.values(), key=lambda one: (one.start, one.id)),
         )
 
-    def _replace(
-        self, beside: _File, own: _File, annotations: list[Annotation], profile: AnnotatedProfile
-    ) -> None:
+    def _replace(self, beside: _File, own: _File, annotations: list[Annotation], profile: AnnotatedProfile) -> None:
         """Write the annotations beside the input, else for this user. Raises OSError, _ChangedError."""
         stored: dict[str, Any] = {}
         document: dict[str, Any] = {}

@@ -133,9 +133,7 @@ def html_of(data: dict[str, Any], tile_data: bytes, static: Path) -> str:
             for name in ("report/report.js", "report/report.css", "icon.svg", "third-party.txt")
         )
     except OSError as error:
-        raise PyProfError(
-            "the page is not built: pip install '.[viewer]' in the source tree builds it."
-        ) from error
+        raise PyProfError("the page is not built: pip install '.[viewer]' in the source tree builds it.") from error
     # In a script of HTML these would begin a comment or end the script; in strings of JavaScript \x3c is the same.
     script = re.sub(r"<(?=/?script|!--)", r"\\x3c", script, flags=re.I)
     style = style.replace("</", "<\\/")
@@ -221,9 +219,7 @@ def write(
 ) -> int:
     """Write the page of a profile database with a timeline, completely or not at all; return its size in bytes.
     `recording`: what the database was made of, which the page names. Raises PyProfError."""
-    html_of(
-        {"answers": {"profile": {"name": ""}}}, b"", static_files.STATIC
-    )  # raises before the work is done
+    html_of({"answers": {"profile": {"name": ""}}}, b"", static_files.STATIC)  # raises before the work is done
     collected = _run(_collected(database, aggregation, progress))
     if collected.damage:
         raise FormatError(collected.damage.replace(database, str(recording)))

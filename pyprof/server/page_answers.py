@@ -121,9 +121,7 @@ class Collected:
         self.sorts: dict[str, str] = {}  # of tables: what is first in them
         self.trees: dict[str, dict[str, Any]] = {}
         self.tiles: list[Tile] = []
-        self.covered: dict[
-            tuple[int, int], tuple[int, int, int]
-        ] = {}  # track, level: buckets, first, last tile
+        self.covered: dict[tuple[int, int], tuple[int, int, int]] = {}  # track, level: buckets, first, last tile
         self.texts: dict[str, dict[str, str]] = {}
         self.window: tuple[int, int] | None = None  # of the median step, in ns
 
@@ -154,9 +152,7 @@ class Collected:
         body = await self.bytes(path, takes_aggregation, **query)
         return None if body is None else json.loads(body)
 
-    async def keep(
-        self, path: str, takes_aggregation: bool = True, alias: Query | None = None, **query: Any
-    ) -> Any:
+    async def keep(self, path: str, takes_aggregation: bool = True, alias: Query | None = None, **query: Any) -> Any:
         """Keep an answer under what is asked, `alias` if the page asks it in other words; return it."""
         reply = await self.json(path, takes_aggregation, **query)
         if reply is not None:
@@ -226,9 +222,7 @@ class Collected:
             more = await self.json(path, limit=_PAGE, offset=len(nodes), open="all")
             nodes += more["nodes"]
             rows += more["rows"]
-        answer = {
-            key: value for key, value in reply.items() if key not in ("nodes", "rows", "offset", "open")
-        }
+        answer = {key: value for key, value in reply.items() if key not in ("nodes", "rows", "offset", "open")}
         self.trees[path] = {"answer": answer, "nodes": nodes, "rows": rows}
 
     # --- details
@@ -264,9 +258,7 @@ class Collected:
         keys = [column["key"] for column in table["answer"]["columns"]]
         time = next((name for name in ("gpu", "gpu_ns", "total_ns", "duration_ns") if name in keys), keys[0])
         at, by = keys.index(key), keys.index(time)
-        rows = sorted(
-            table["rows"], key=lambda row: -(row[by] or 0) if isinstance(row[by], (int, float)) else 0
-        )
+        rows = sorted(table["rows"], key=lambda row: -(row[by] or 0) if isinstance(row[by], (int, float)) else 0)
         return list(dict.fromkeys(row[at] for row in rows if row[at] is not None))
 
     async def _detail(self, kind: str, name: str, rank: int) -> None:
@@ -300,9 +292,7 @@ class Collected:
         for worker in described["workers"]:
             shares = await self.bytes("timeline/roofline", False, worker=worker["id"])
             if shares:
-                self.shares[key_of("timeline/roofline", {"worker": worker["id"]})] = base64.b64encode(
-                    shares
-                ).decode()
+                self.shares[key_of("timeline/roofline", {"worker": worker["id"]})] = base64.b64encode(shares).decode()
 
     async def _counters(self, described: Any) -> None:
         """Keep the counters of each device over the whole recording; the page draws a part of the same buckets."""

@@ -37,9 +37,7 @@ Open = Annotated[
         "root.",
     ),
 ]
-Search = Annotated[
-    str, Query(max_length=1000, description="Rows with this text in any column, case-insensitive.")
-]
+Search = Annotated[str, Query(max_length=1000, description="Rows with this text in any column, case-insensitive.")]
 Filter = Annotated[
     Sequence[Annotated[str, Query(max_length=1000)]],
     Query(

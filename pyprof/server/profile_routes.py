@@ -77,9 +77,7 @@ async def fleet(context: Selected) -> models.Fleet:
     """The sentences about the summary of a fleet."""
     if not server(context.request).library.is_summary(context.opened.run):
         raise Trouble("missing", f"{context.opened.name} is not the summary of a fleet.")
-    result: models.Fleet = await context.ask(
-        "fleet", lambda answer: models.Fleet(**answer[0]), **context.arguments
-    )
+    result: models.Fleet = await context.ask("fleet", lambda answer: models.Fleet(**answer[0]), **context.arguments)
     return result
 
 
@@ -145,8 +143,7 @@ async def _readable(context: Context, result: models.Details) -> models.Details:
     def check(store: Guarded) -> list[models.Frame]:
         available = sources.available(store, names, root)
         return [
-            frame.model_copy(update={"readable": frame.line > 0 and available[frame.file]})
-            for frame in result.stack
+            frame.model_copy(update={"readable": frame.line > 0 and available[frame.file]}) for frame in result.stack
         ]
 
     return result.model_copy(update={"stack": await run_read(context.request, context.opened, check)})

@@ -64,9 +64,7 @@ def _models(store: Guarded, model: type[Any], query: str) -> list[Any]:
 
 
 def _aggregations(store: Guarded) -> list[models.Aggregation]:
-    totals = dict(
-        store.rows("select iteration_set, count(distinct number) from iteration group by iteration_set")
-    )
+    totals = dict(store.rows("select iteration_set, count(distinct number) from iteration group by iteration_set"))
     # Workers mark the same steps: the first one's numbers stand for all.
     marks = [
         number

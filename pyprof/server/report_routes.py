@@ -61,9 +61,7 @@ async def reports() -> list[models.Report]:
 async def rows(request: Request, name: Name, context: Selected, query: Page) -> models.Table:
     """A page of a report. Its options are parameters with their names."""
     sheet = await _sheet(context, _find_report(request, name))
-    return await asyncio.to_thread(
-        page, sheet.frame, query, sheet.complete, sheet.sums, sheet.wholes, sheet.same
-    )
+    return await asyncio.to_thread(page, sheet.frame, query, sheet.complete, sheet.sums, sheet.wholes, sheet.same)
 
 
 @router.get("/trees/{name}")
@@ -94,12 +92,12 @@ async def _sheet(context: Context, report: Report) -> Sheet:
 
 
 @router.get(
-    "/reports/{name}/export", response_class=StreamingResponse, openapi_extra={"parameters": OPTIONS},
+    "/reports/{name}/export",
+    response_class=StreamingResponse,
+    openapi_extra={"parameters": OPTIONS},
     responses=files.ANSWER,
-)  # fmt: skip
-async def export(
-    request: Request, name: Name, format: Format, context: Selected, query: Rows
-) -> StreamingResponse:
+)
+async def export(request: Request, name: Name, format: Format, context: Selected, query: Rows) -> StreamingResponse:
     """A report as a file: all pages of the filtered rows."""
     report = _find_report(request, name)
     sheet = await _sheet(context, report)

@@ -34,9 +34,7 @@ async def known_parameters(request: Request) -> None:
     names = {*extra, *_query_names(route.dependant)}
     for name in request.query_params:
         if name not in names:
-            raise Trouble(
-                "parameter", f"unknown parameter {name}; choose from {_examples(sorted(names))}.", name
-            )
+            raise Trouble("parameter", f"unknown parameter {name}; choose from {_examples(sorted(names))}.", name)
     library = server(request).library
     for name in names & _RUNS:
         if route.path not in _OF_SUMMARY and library.is_summary(request.query_params.get(name)):
@@ -83,9 +81,7 @@ class Context:
         self, task: str, shape: Callable[[Any], Any], background: bool = False, variant: str = "", **args: Any
     ) -> Any:
         """Return the answer of a child process; see Engine.ask."""
-        return await wait_for_child(
-            self.request, self.opened.engine.ask(task, shape, background, variant, **args)
-        )
+        return await wait_for_child(self.request, self.opened.engine.ask(task, shape, background, variant, **args))
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -207,9 +207,7 @@ class Security:
             if message["type"] == "http.response.start":
                 present = {name for name, _ in message["headers"]}
                 message["headers"] = list(message["headers"]) + [
-                    (name.encode(), value.encode())
-                    for name, value in _HEADERS.items()
-                    if name.encode() not in present
+                    (name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in present
                 ]
                 if scope["path"].startswith("/api") and b"cache-control" not in present:
                     message["headers"].append((b"cache-control", b"no-store"))
@@ -250,17 +248,13 @@ class Security:
         """Return the token form, or a cookie for a token in the URL; None for a request with a valid token."""
         guard = self._guard
         try:
-            query = parse_qsl(
-                scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=_FIELDS
-            )
+            query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=_FIELDS)
         except ValueError:
             return _problem(Trouble("parameter", f"The URL has more than {_FIELDS} parameters."), 400)
         tokens = [value for name, value in query if name == "token"]
         if tokens and not api and scope["method"] == "GET" and guard.visits(tokens[-1], _ports(scope)):
             remaining = urlencode([pair for pair in query if pair[0] != "token"])
-            return self._welcome(
-                _relative_link(f"/{quote(scope['path'].rpartition('/')[2])}", remaining), headers
-            )
+            return self._welcome(_relative_link(f"/{quote(scope['path'].rpartition('/')[2])}", remaining), headers)
         bearer = headers.get("authorization", "")
         if bearer[:7].lower() == "bearer " and guard.matches(bearer[7:].strip()):
             return None
@@ -337,9 +331,7 @@ def _check_origin(scope: Scope, headers: Headers, api: bool, guard: Guard) -> Tr
         return Trouble("forbidden", "A request that changes something needs the header X-PyProf: 1.")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] != "DELETE" and kind != "application/json":
-        return Trouble(
-            "forbidden", "A request that changes something must be JSON (Content-Type: application/json)."
-        )
+        return Trouble("forbidden", "A request that changes something must be JSON (Content-Type: application/json).")
     length, most = headers.get("content-length", "0"), _BODIES.get(scope["path"], _BODY)
     if not length.isdecimal() or int(length) > most or "transfer-encoding" in headers:
         return Trouble("parameter", f"The body is longer than {most} bytes, or its length is not given.")

@@ -92,9 +92,7 @@ async def _serve(name: str, arguments: argparse.Namespace) -> None:
         await _open(name, library)
         asyncio.get_running_loop().run_in_executor(None, cache.prune)
         token = token_of(arguments.file) if arguments.token else None
-        guard = Guard(
-            arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path
-        )
+        guard = Guard(arguments.bind, token, arguments.allow_host, arguments.public_origin, arguments.root_path)
         server = _server(library, guard, root)
         _announce(name, arguments, guard, sockets[0].getsockname()[1])
         await server.serve(sockets=sockets)
@@ -152,9 +150,7 @@ def _listen(family: int, kind: int, protocol: int, address: Any) -> socket.socke
 
 def _bind_error(bind: str, port: int, error: OSError) -> PyProfError:
     if error.errno == errno.EADDRINUSE:
-        return PyProfError(
-            f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}."
-        )
+        return PyProfError(f"port {port} is in use; choose another one with -p {port + 1 if port < 65535 else 0}.")
     if error.errno == errno.EACCES:
         return PyProfError(f"port {port} needs special permission; choose one above 1023 with -p.")
     if error.errno == errno.EADDRNOTAVAIL:
@@ -209,9 +205,7 @@ def _announce(name: str, arguments: argparse.Namespace, guard: Guard, port: int)
         print(f"{name}: {line}", file=sys.stderr)
     if not arguments.no_browser and has_browser():
         code, url = guard.single(), address(arguments.bind, port, guard)
-        asyncio.get_running_loop().run_in_executor(
-            None, _browse, url + (f"?token={code}" if code else "") + view
-        )
+        asyncio.get_running_loop().run_in_executor(None, _browse, url + (f"?token={code}" if code else "") + view)
     elif guard.origin is None:
         for line in tunnel(port):
             print(line, flush=True)
@@ -250,9 +244,7 @@ def warnings(port: int, guard: Guard) -> list[str]:
     if guard.local:
         return []
     secret = "the profile travels" if guard.token is None else "the token and the profile travel"
-    lines = [
-        f"{secret} unencrypted to port {port}; omit -b and use ssh -L, or a proxy with TLS and --public-origin."
-    ]
+    lines = [f"{secret} unencrypted to port {port}; omit -b and use ssh -L, or a proxy with TLS and --public-origin."]
     if guard.token is None:
         lines.append(f"anyone who can reach port {port} of this machine can see the profile.")
     return lines
@@ -288,9 +280,7 @@ def has_browser() -> bool:
     """Return whether a browser can be opened on the user's own display."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
         return False
-    if sys.platform not in ("darwin", "win32") and not (
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
+    if sys.platform not in ("darwin", "win32") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
     try:
         webbrowser.get()

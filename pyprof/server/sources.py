@@ -26,11 +26,7 @@ _AROUND = 200  # lines before and after
 def files(store: Guarded) -> frozenset[str]:
     """Return the files named in the profile's call stacks."""
     return frozenset(
-        frame.file
-        for (text,) in store.rows("select frames from stack")
-        if text
-        for frame in frames(text)
-        if frame.line
+        frame.file for (text,) in store.rows("select frames from stack") if text for frame in frames(text) if frame.line
     )
 
 

@@ -41,9 +41,7 @@ def report(
 
 
 @TASKS.register("counters")
-def counters(
-    session: Session, progress: Progress, worker: int, device: int
-) -> tuple[dict[str, int], pa.Table]:
+def counters(session: Session, progress: Progress, worker: int, device: int) -> tuple[dict[str, int], pa.Table]:
     """Return counters of a device over the whole recording."""
     from pyprof.views.counter_values import table
 
@@ -252,9 +250,7 @@ def ledger(session: Session, progress: Progress) -> list[dict[str, Any]]:
     table = compute(session.store, by_worker=False)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in table.astype(object).where(table.notna(), None).to_dict("records"):
-        lines.setdefault(row["line"], []).append(
-            {key: row[key] for key in ("part", "time", "count", "share")}
-        )
+        lines.setdefault(row["line"], []).append({key: row[key] for key in ("part", "time", "count", "share")})
     return [{"line": line, "parts": parts} for line, parts in lines.items()]
 
 
@@ -310,8 +306,9 @@ def memory_table(
     from pyprof.reports.memory import stretch
 
     spec = find("memory", show=show)
-    return report_table(spec._replace(make=lambda source, show: stretch(source, show, start, end)),
-                 session.source(aggregation, worker))  # fmt: skip
+    return report_table(
+        spec._replace(make=lambda source, show: stretch(source, show, start, end)), session.source(aggregation, worker)
+    )
 
 
 @TASKS.register("alive")
@@ -322,8 +319,9 @@ def alive(
     from pyprof.reports.alive import moment
 
     spec = find("alive", by=by)
-    return report_table(spec._replace(make=lambda source, by: moment(source, by, at)),
-                 session.source(aggregation, worker))  # fmt: skip
+    return report_table(
+        spec._replace(make=lambda source, by: moment(source, by, at)), session.source(aggregation, worker)
+    )
 
 
 @TASKS.register("compare")
@@ -350,10 +348,7 @@ def compare(
         info, rows = report_table(diff(base, by, per), second)
         step_table = diff(base).table(second)
         steps, change = _step_rows(step_table), describe_change(base, second, step_table)
-        values = [
-            {name: metric.function(side.window) for name, metric in METRICS.items()}
-            for side in (base, second)
-        ]
+        values = [{name: metric.function(side.window) for name, metric in METRICS.items()} for side in (base, second)]
         notes = cautions(base, second, per)
     return info | {"base": values[0], "other": values[1], "notes": notes, "steps": steps,
                    "headline": " ".join(change)}, rows  # fmt: skip
@@ -375,9 +370,7 @@ def _step_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 @TASKS.register("import")
-def import_(
-    session: Session, progress: Progress, source: str, target: str, files: list[str] | None
-) -> dict[str, Any]:
+def import_(session: Session, progress: Progress, source: str, target: str, files: list[str] | None) -> dict[str, Any]:
     """Convert a recording, a folder or some files of it, or a database of an older schema to a database."""
     from pyprof.profiles import Profile
 
@@ -394,9 +387,7 @@ def aggregate(
     from pyprof.store import files
 
     with _writable(session, target, progress) as name, files.Store(name) as database:
-        aggregation = add(
-            database, start, stop, key, lambda share: progress(0.2 + 0.8 * share, "aggregating")
-        )
+        aggregation = add(database, start, stop, key, lambda share: progress(0.2 + 0.8 * share, "aggregating"))
     return {"aggregation": aggregation.id}
 
 

@@ -44,9 +44,7 @@ async def tracks(request: Request, run: Run = None) -> models.Timeline:
 @router.get(
     "/tiles",
     response_class=Response,
-    responses={
-        200: {"content": {"application/octet-stream": {}}, "description": "Tiles, one after the other."}
-    },
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "Tiles, one after the other."}},
 )
 async def tiles(
     request: Request,
@@ -116,14 +114,10 @@ async def colors(request: Request, by: By = "type", run: Run = None) -> models.C
         }
     },
 )
-async def roofline(
-    request: Request, worker: Annotated[int, Query(ge=0, le=2**20)], run: Run = None
-) -> Response:
+async def roofline(request: Request, worker: Annotated[int, Query(ge=0, le=2**20)], run: Run = None) -> Response:
     """The share of the roofline that each event of a worker reaches: roofline time / time on the device."""
     context = await context_of(request, run, worker=worker)
-    shares = await context.ask(
-        "roofline_shares", lambda answer: answer[1].column("share").to_numpy(), worker=worker
-    )
+    shares = await context.ask("roofline_shares", lambda answer: answer[1].column("share").to_numpy(), worker=worker)
     return Response(shares.tobytes(), media_type="application/octet-stream")
 
 
@@ -212,9 +206,7 @@ async def counters(
         raise Trouble("missing", f"The timeline has no counters of device {device} of worker {worker}.")
     context = await context_of(request, run)
     opened = context.opened
-    sums = await run_read(
-        request, opened, lambda store: counter_values.near(store, worker, device, start, end, points)
-    )
+    sums = await run_read(request, opened, lambda store: counter_values.near(store, worker, device, start, end, points))
     if sums is None:
         whole = await context.ask("counters", counter_values.of_table, worker=worker, device=device)
         sums = joined(whole, start, end, points)
@@ -303,9 +295,7 @@ async def found_events(
 ) -> models.EventHits:
     """Events that fit, by default in the order of their starts."""
     if at is not None and (sort != "start" or start is not None):
-        raise Trouble(
-            "parameter", "at: leave out sort and start: it is a place in the order of starts.", "at"
-        )
+        raise Trouble("parameter", "at: leave out sort and start: it is a place in the order of starts.", "at")
     if (start is None) != (end is None):
         raise Trouble("parameter", "start and end: give both, or neither.", "end")
     hits = await _found(request, find, run, worker)

@@ -42,9 +42,7 @@ def token_of(files: Sequence[str]) -> str:
 
 def _path(files: Sequence[str]) -> Path:
     names = "\0".join(str(Path(name).resolve()) for name in files)
-    return (
-        cache_folder() / f"{hashlib.sha256(names.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.token"
-    )
+    return cache_folder() / f"{hashlib.sha256(names.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.token"
 
 
 def _read(path: Path) -> str | None:

@@ -22,12 +22,8 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")  # at both ends of the name o
 _INSTRUCTIONS = 20_000  # SQLite instructions between two checks of the clock, well under a millisecond
 _BUSY_TIMEOUT = 30  # seconds to wait for another process that writes
 _MAX_TEXT = 1 << 28  # bytes of a text; SQLite's own limit is 10^9
-_READ = {
-    sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, getattr(sqlite3, "SQLITE_RECURSIVE", 33)
-}  # fmt: skip
-_WRITE = _READ | {
-    sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_TRANSACTION
-}  # fmt: skip
+_READ = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, getattr(sqlite3, "SQLITE_RECURSIVE", 33)}
+_WRITE = _READ | {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_TRANSACTION}
 _REFUSED = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 _PRAGMAS = ("trusted_schema = off", "cell_size_check = on")
 _READING = ("query_only = on", "cache_size = -8000")

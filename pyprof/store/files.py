@@ -79,9 +79,7 @@ def written(path: str) -> Iterator[str]:
             reason = error.reason
         where, advice = path, "Name another file."
         if "Could not load" in reason:  # ADBC, of the driver that is installed with it
-            raise PyProfError(
-                f"a library of SQLite could not be loaded ({reason}); memory may be short."
-            ) from error
+            raise PyProfError(f"a library of SQLite could not be loaded ({reason}); memory may be short.") from error
         if top := scratch.around(path):
             where, advice = top, "Set TMPDIR to a folder with more room."
         raise PyProfError(f"{where}: the database could not be written ({reason}). {advice}") from error
@@ -118,9 +116,7 @@ def create(name: str, tables: Iterable[tuple[str, pa.Table]], meta: dict[str, st
             insert_packed(name, packer.add(table, rows))
     insert_packed(name, packer.end())
     with closing(unsafe(name)) as connection:
-        connection.executemany(
-            "delete from packed where source = ?", [(table,) for table in packer.unordered]
-        )
+        connection.executemany("delete from packed where source = ?", [(table,) for table in packer.unordered])
         facts = {
             "schema_major": str(MAJOR), "schema_minor": str(MINOR), "created_schema": f"{MAJOR}.{MINOR}",
             "writer_version": pyprof.__version__, **meta,
@@ -170,8 +166,7 @@ def schema(of_summary: bool = False) -> dict[str, dict[str, str]]:
         connection.executescript(_statements(of_summary))
         names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
         return {
-            name: {row[1]: row[2].upper() for row in connection.execute(f"pragma table_info({name})")}
-            for name in names
+            name: {row[1]: row[2].upper() for row in connection.execute(f"pragma table_info({name})")} for name in names
         }
 
 
@@ -187,9 +182,7 @@ _NUMBERED = (
 )  # fmt: skip
 _MAX_GAP = 100_000
 _SELECT = "select {} from {} where id >= ? and id < ? order by id"
-SUMMARY = (
-    "fleet.summary"  # fact of a database that has the events of collectives alone (pyprof/fleet/summary.py)
-)
+SUMMARY = "fleet.summary"  # fact of a database that has the events of collectives alone (pyprof/fleet/summary.py)
 # Tables that files of this schema lack if they were written before these were added.
 _OPTIONAL = {"packed", "place", "loader_batch", "launch", "moment", "moment_operator"}
 
@@ -317,12 +310,8 @@ class Store:
     def schema(self) -> tuple[int, int]:
         """The schema's major and minor number, -1 for one that is not a number."""
         meta = self.meta
-        parts = [
-            str(meta.get(f"schema_{part}", "")) for part in ("major", "minor")
-        ]  # a damaged file has any type
-        major, minor = (
-            int(part) if part.isascii() and part.isdecimal() and len(part) < 9 else -1 for part in parts
-        )
+        parts = [str(meta.get(f"schema_{part}", "")) for part in ("major", "minor")]  # a damaged file has any type
+        major, minor = (int(part) if part.isascii() and part.isdecimal() and len(part) < 9 else -1 for part in parts)
         return major, minor
 
     def check_schema(self, older: bool = False) -> None:
@@ -332,9 +321,7 @@ class Store:
         if not current and not (older and (major, minor) in OLDER):
             newer = (major, minor) > (MAJOR, MINOR)
             advice = (
-                f"Upgrade: {install()} {WHERE} of a later version"
-                if newer
-                else "Build it again from the recording"
+                f"Upgrade: {install()} {WHERE} of a later version" if newer else "Build it again from the recording"
             )
             raise VersionError(
                 f"{self.label} was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. "
@@ -371,9 +358,7 @@ class Store:
             return False
         if not (isinstance(least, int) and isinstance(most, int)):  # its column has no type any more
             raise self.damaged(f"table {table} has a number of the wrong type")
-        return bool(
-            least < 0 or (most > _MAX_GAP and most > 2 * self.rows(f"select count(*) from {table}")[0][0])
-        )
+        return bool(least < 0 or (most > _MAX_GAP and most > 2 * self.rows(f"select count(*) from {table}")[0][0]))
 
     def damaged(self, reason: object) -> DamagedError:
         """Return the error to raise for a file with invalid or missing content."""
@@ -434,9 +419,7 @@ class Store:
             if _code(error) == sqlite3.SQLITE_INTERRUPT:
                 raise self._ended() from error
             if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
-                raise UsageError(
-                    f"{self.label} is closed: keep its profile while you use its source."
-                ) from error
+                raise UsageError(f"{self.label} is closed: keep its profile while you use its source.") from error
             raise self.damaged(error) from error
 
     def columns(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Column]:

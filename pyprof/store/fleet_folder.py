@@ -34,9 +34,7 @@ def failed(store: Store) -> list[str]:
 def databases(summary: Path) -> dict[str, Path]:
     """Return the database of each worker, by the workers' names. Raises FormatError."""
     with Store(summary, summary=True) as store:
-        rows = store.rows(
-            "select w.name, r.database from recording r join worker w on w.id = r.worker order by w.id"
-        )
+        rows = store.rows("select w.name, r.database from recording r join worker w on w.id = r.worker order by w.id")
         folder = summary.parent
         for _, name in rows:
             if Path(str(name)).name != name or not name.endswith(".sqlite"):  # the file may be from anyone

@@ -23,9 +23,7 @@ IS_GRAPH = f"kind = {GRAPH}"
 IS_COPY = f"kind = {MEMCPY}"
 IS_SET = f"kind = {MEMSET}"
 ON_CPU = f"kind = {OPERATOR}"
-COMPUTES = (
-    f"kind in ({KERNEL}, {OPERATOR}, {GRAPH})"  # no copies and sets; without a GPU, all operator events
-)
+COMPUTES = f"kind in ({KERNEL}, {OPERATOR}, {GRAPH})"  # no copies and sets; without a GPU, all operator events
 MOVES_MEMORY = f"kind in ({MEMCPY}, {MEMSET})"
 
 # Conditions on the table `range`.

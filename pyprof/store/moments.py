@@ -26,9 +26,7 @@ _TIME = {
 def first_from(store: Store, table: str, worker: int, time: int) -> int:
     """Return the id of the first row of a worker that starts at a time or later, of the last plus 1 without one."""
     low = first_id(worker)
-    last = store.rows(f"select max(id) from {table} where id >= ? and id < ?", (low, first_id(worker + 1)))[
-        0
-    ][0]
+    last = store.rows(f"select max(id) from {table} where id >= ? and id < ?", (low, first_id(worker + 1)))[0][0]
     high = low if last is None else last + 1
     while low < high:
         middle = (low + high) // 2

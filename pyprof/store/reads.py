@@ -20,9 +20,7 @@ def worker_names(store: Store) -> dict[int, str]:
 def process_names(store: Store) -> dict[str, str]:
     """Return the name of the process of each worker by the worker's name: a process that was recorded several times
     is as many workers, the second and later ones named "... span 2"."""
-    return {
-        name: name.removesuffix(f" span {span}") for name, span in store.rows("select name, span from worker")
-    }
+    return {name: name.removesuffix(f" span {span}") for name, span in store.rows("select name, span from worker")}
 
 
 def begins(store: Store) -> dict[int, int]:

@@ -33,14 +33,14 @@ _MAX_TIME = 1 << 61  # ns: 73 years
 _CODES = {
     "operator": {"direction": 2, "phase": 4, "eligible": 1, "unassociated": 2},
     "event": {"kind": 3, "verdict": 1 << 61},
-    "op_kernel_stat": {"kind": 3}, "range": {"kind": 4},
-    "iteration": {"partial": 1, "steady": 1}, "device": {"events": 1 << 61},
-}  # fmt: skip
+    "op_kernel_stat": {"kind": 3},
+    "range": {"kind": 4},
+    "iteration": {"partial": 1, "steady": 1},
+    "device": {"events": 1 << 61},
+}
 
 
-def damage(
-    types: Mapping[str, Mapping[str, str]], rows: Callable[[str], list[tuple[Any, ...]]]
-) -> str | None:
+def damage(types: Mapping[str, Mapping[str, str]], rows: Callable[[str], list[tuple[Any, ...]]]) -> str | None:
     """Return a description of the damage, None without any.
 
     `types`: the schema's tables, columns and their types; `rows`: a function that runs a query.
@@ -66,9 +66,7 @@ def _tests(types: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
             if {start, end} <= columns.keys():
                 yield f'select 1 from "{table}" where {end} < {start}', f"{table} has an end before its start"
         if table == "iteration":
-            wrong = (
-                "paused_ns is null or paused_ns not between 0 and end_ns - start_ns or cut_off not in (0, 1)"
-            )
+            wrong = "paused_ns is null or paused_ns not between 0 and end_ns - start_ns or cut_off not in (0, 1)"
             yield f'select 1 from "{table}" where {wrong}', f"{table} has pauses or a mark that none has"
     for table, columns in types.items():
         for name, kind in columns.items():

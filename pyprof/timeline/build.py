@@ -61,9 +61,7 @@ def _write(connection: sqlite3.Connection, number: int, track: Track) -> None:
     )  # fmt: skip
 
 
-def _tiles(
-    track_number: int, track: Track, shifts: list[str]
-) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+def _tiles(track_number: int, track: Track, shifts: list[str]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
     """Yield the rows of the table `tile`; `shifts` gets the levels and the shifts of their tiles."""
     for level, records in levels.levels(track.records):
         pieces = tiles.cut(records, level)

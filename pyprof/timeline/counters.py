@@ -101,9 +101,7 @@ def _filled(events: Work, low: int, width: int, count: int) -> Floats:
     """Return the time in each bucket, of each moment the share of the multiprocessors that had a block."""
     known = events.filled > 0
     out: Floats = np.zeros(count)
-    for time, level in levels(
-        events.start[known], events.end[known], events.filled[known], events.multiprocessors
-    ):
+    for time, level in levels(events.start[known], events.end[known], events.filled[known], events.multiprocessors):
         length, used = np.diff(time), level > 0
         amount = (level * length / events.multiprocessors)[used]
         out += spread(time[:-1][used], time[1:][used], amount, low, width, count)
@@ -157,9 +155,11 @@ def joined(fine: Buckets, start: int, end: int, most: int) -> Buckets:
         return np.add.reduceat(values[:last], places) if len(places) else values[:0]
 
     return Buckets(
-        fine.low + first * fine.width, fine.width * each, {key: sums(values) for key, values in fine.sums.items()},
+        fine.low + first * fine.width,
+        fine.width * each,
+        {key: sums(values) for key, values in fine.sums.items()},
         {key: sums(values) for key, values in fine.unknown.items()},
-    )  # fmt: skip
+    )
 
 
 def steps(time: Ints, value: Floats, low: int, width: int, count: int) -> Floats:

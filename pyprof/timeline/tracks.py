@@ -185,19 +185,13 @@ def _idle(activity: Activity, device: int, low: int, high: int, labels: Strings)
 
 def _waits(store: Store, own: str, labels: Strings) -> Iterator[tuple[str, int, Records]]:
     """Yield the file operations and the data loader waits of each thread."""
-    files = _integers(
-        store, f"select id, thread, start_ns, duration_ns, name from io where {own} order by id"
-    )
-    waits = _integers(
-        store, f"select id, thread, start_ns, duration_ns from dataloader where {own} order by id"
-    )
+    files = _integers(store, f"select id, thread, start_ns, duration_ns, name from io where {own} order by id")
+    waits = _integers(store, f"select id, thread, start_ns, duration_ns from dataloader where {own} order by id")
     if len(waits["id"]):
         waits["name"] = np.full(len(waits["id"]), labels.code("data loader"))
     for kind, columns in (("file", files), ("loader", waits)):
         for thread, members in groups(columns["thread"]):
-            start, length, name, id_ = (
-                columns[key][members] for key in ("start_ns", "duration_ns", "name", "id")
-            )
+            start, length, name, id_ = (columns[key][members] for key in ("start_ns", "duration_ns", "name", "id"))
             yield kind, thread, _nested(start, start + length, id_, name, np.zeros(len(members), np.int64))
 
 

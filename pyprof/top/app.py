@@ -190,9 +190,7 @@ class Top(App[None]):
     def _overview(self) -> pages.Summary:
         source = self._source
         facts = figures(source, self._judged())
-        return pages.Summary(
-            facts, headline(facts.step, facts.best, late_rank(source)), missing(source.store)
-        )
+        return pages.Summary(facts, headline(facts.step, facts.best, late_rank(source)), missing(source.store))
 
     def _judged(self) -> list[Outcome]:
         """Return the outcomes of the rules, which two tabs show; on the desk's thread."""

@@ -101,9 +101,7 @@ class Page(NamedTuple):
 def of_details(details: Details, scale: str) -> Page:
     """Return details as the drawer of the page has them."""
     stack = "\n".join(f"{frame.file}:{frame.line}" if frame.line else frame.file for frame in details.stack)
-    partners = [
-        (partner.relation.capitalize(), f"{partner.title} ({partner.id})") for partner in details.partners
-    ]
+    partners = [(partner.relation.capitalize(), f"{partner.title} ({partner.id})") for partner in details.partners]
     tables = []
     for table in details.tables:
         columns = [
@@ -186,10 +184,10 @@ FILTERS = (
     ("gemm", "Rows with this in a text, in upper or lower case; digits also in numbers."),
     ("calls:>10 gpu:>5ms", "KEY:CONDITION; the keys are those of the columns of the report."),
     (">5ms  <=2.5KB  10..20us  =7", "Conditions for numbers."),
-    ("name:gemm  name:=linear", "A part of a text, or the whole; with spaces in quotes: line:\"=my net.py:7\"."),
+    ("name:gemm  name:=linear", 'A part of a text, or the whole; with spaces in quotes: line:"=my net.py:7".'),
     ("tc:1  tc:0", "Yes and no."),
     ("bound:?  bound:!?", "Unknown and known values."),
-)  # fmt: skip
+)
 
 
 def help_text(keys: Iterable[str], width: int) -> Text:

@@ -75,9 +75,7 @@ class Sheet:
         self.fields = tuple(one for one in fields if (one.of or one.key) not in empty)
         self.columns = {column.key: column for column in frame.columns}
         self.note = "" if complete else f"the first {frame.rows:,} rows"
-        self._totals = {
-            one.of: frame.total(one.of, np.arange(frame.rows))[0] for one in self.fields if one.of
-        }
+        self._totals = {one.of: frame.total(one.of, np.arange(frame.rows))[0] for one in self.fields if one.of}
         self.state = self.select("", sort)
 
     @property
@@ -201,30 +199,22 @@ def _operator(values: Values) -> Place:
     return Place("operators", {"d": f"op:{id}"}, ("op", id))
 
 
-def _filtered(
-    view: str, table: str, keys: tuple[str, ...], more: dict[str, str]
-) -> Callable[[Values], Place]:
+def _filtered(view: str, table: str, keys: tuple[str, ...], more: dict[str, str]) -> Callable[[Values], Place]:
     """Return the place of a row in a table of the page: filtered by what identifies it."""
 
     def place(values: Values) -> Place:
-        filters = {
-            f"{table}.f.{key}": f"={values[key]}" if isinstance(values[key], str) else "?" for key in keys
-        }
+        filters = {f"{table}.f.{key}": f"={values[key]}" if isinstance(values[key], str) else "?" for key in keys}
         return Place(view, more | filters)
 
     return place
 
 
-def _sheet(
-    source: Source, report: Report, fields: tuple[Field, ...], place: Callable[[Values], Place]
-) -> Sheet:
+def _sheet(source: Source, report: Report, fields: tuple[Field, ...], place: Callable[[Values], Place]) -> Sheet:
     answer, table = report_table(report, source)
     frame = Frame(table, report.columns)
     sort = report.view.sort
     if sort.lstrip("-") in frame.empty():  # no device: by time on the host
-        sort = next(
-            (f"-{one.key}" for one in fields if one.key in _HOST and one.key in table.column_names), ""
-        )
+        sort = next((f"-{one.key}" for one in fields if one.key in _HOST and one.key in table.column_names), "")
     return Sheet(frame, fields, place, sort, report.nothing, answer["complete"])
 
 
@@ -338,13 +328,11 @@ class FindingSheet(Sheet):
         self.insights = insights
         rows = [(one.saving_per_step, one.share, one.id, one.problem) for one in insights.expert]
         saving = "Saves a step" if insights.cut else "Saves"
-        fields = (
-            Field("problem", "Problem"), Field("saving", saving), Field("share", "Share"), Field("rule", "Rule")
-        )  # fmt: skip
+        fields = (Field("problem", "Problem"), Field("saving", saving), Field("share", "Share"), Field("rule", "Rule"))
         evaluated = insights.silent
         super().__init__(
             from_rows(rows, _FINDINGS), fields, _finding, "", f"No finding ({evaluated} rules could be evaluated)."
-        )  # fmt: skip
+        )
 
 
 def _finding(values: Values) -> Place:

@@ -180,9 +180,7 @@ class Frame:
                 texts: list[Cell] = [None if code < 0 else values.texts[code] for code in codes]
                 columns.append([_decode(text) for text in texts] if column.kind is object else texts)
             else:
-                columns.append(
-                    [None if missing else value for value, missing in zip(values[rows].tolist(), unknown)]
-                )
+                columns.append([None if missing else value for value, missing in zip(values[rows].tolist(), unknown)])
         return [list(row) for row in zip(*columns)]
 
     def pandas(self, rows: Ints) -> pd.DataFrame:
@@ -197,9 +195,7 @@ class Frame:
                         [_decode(values.texts[c]) if c >= 0 else None for c in codes], dtype=object
                     )
                 else:
-                    out[column.key] = pd.Categorical.from_codes(
-                        codes, categories=pd.Index(values.texts, dtype=object)
-                    )
+                    out[column.key] = pd.Categorical.from_codes(codes, categories=pd.Index(values.texts, dtype=object))
             elif column.kind is bool:
                 out[column.key] = pd.arrays.BooleanArray(values[rows].astype(bool), unknown)
             elif column.kind is int:
@@ -224,16 +220,11 @@ def arrow(frame: pd.DataFrame, columns: Sequence[Column]) -> pa.Table:
     for column in columns:
         values = frame[column.key]
         if column.kind is object:
-            texts = [
-                None if value is None or value is pd.NA else json.dumps(value, default=str)
-                for value in values
-            ]
+            texts = [None if value is None or value is pd.NA else json.dumps(value, default=str) for value in values]
             arrays.append(pa.array(texts, pa.string()))
         else:
             array = pa.array(values, from_pandas=True)
-            if pa.types.is_binary(
-                array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-            ):
+            if pa.types.is_binary(array.type.value_type if pa.types.is_dictionary(array.type) else array.type):
                 raise TypeError(f"column {column.key} has bytes")  # no profile has them
             no_texts = pa.types.is_dictionary(array.type) and pa.types.is_null(array.type.value_type)
             arrays.append(
@@ -247,9 +238,7 @@ def from_rows(rows: Sequence[Sequence[Any]], columns: Sequence[Column]) -> Frame
     values = list(zip(*rows)) if rows else [() for _ in columns]
     arrays = []
     for column, cells in zip(columns, values):
-        column_values = (
-            [None if cell is None else bool(cell) for cell in cells] if column.kind is bool else cells
-        )
+        column_values = [None if cell is None else bool(cell) for cell in cells] if column.kind is bool else cells
         arrays.append(pa.array(column_values, _ARROW[column.kind]))
     return Frame(pa.table(arrays, names=[column.key for column in columns]), columns)
 

@@ -37,9 +37,7 @@ class Comparison:
         """Figures of both: shares by the size of their change, then the others."""
         base, other = self._info["base"], self._info["other"]
         deltas = [_delta(name, base[name], other[name]) for name in METRICS if name not in _IN_STEP]
-        return sorted(
-            deltas, key=lambda one: (one.unit != "%", -abs(one.delta or 0) if one.unit == "%" else 0)
-        )
+        return sorted(deltas, key=lambda one: (one.unit != "%", -abs(one.delta or 0) if one.unit == "%" else 0))
 
     def groups(self, at: list[str], figure: str) -> models.Groups:
         """Return sums of the rows below a place. `figure`: device_ns, host_ns or calls."""
@@ -76,9 +74,7 @@ class Comparison:
         any_module = rows["module"].notna().any()
         out = []
         for module, operator, name, shapes, direction in rows.itertuples(index=False):
-            modules = (
-                [f"m:{part}" for part in module.split(".")] if module else [f"m:{NOWHERE}"] * bool(any_module)
-            )
+            modules = [f"m:{part}" for part in module.split(".")] if module else [f"m:{NOWHERE}"] * bool(any_module)
             names = [f"o:{text}" for text in (operator, name) if text]
             more = [f"{mark}:{text}" for mark, text in (("s", shapes), ("d", direction)) if text]
             out.append((*modules, *names, *more))
@@ -90,4 +86,4 @@ def _delta(name: str, base: Value, other: Value) -> models.Delta:
     delta = None if base is None or other is None else float(other - base)
     return models.Delta(
         key=name, heading=metric.heading, unit=metric.unit, text=metric.text, base=base, other=other, delta=delta
-    )  # fmt: skip
+    )

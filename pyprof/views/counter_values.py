@@ -37,39 +37,38 @@ class _Kind(NamedTuple):
 KINDS = {
     "tensor": _Kind("tensor cores", "%", "Share of the time in which a kernel ran that used tensor cores."),
     "sm": _Kind(
-        "SM efficiency", "%",
+        "SM efficiency",
+        "%",
         "Share of the multiprocessors that had a block: at each moment the sum of blocks / multiprocessors of the "
         "running kernels, at most 1.",
     ),
     "hfu": _Kind(
-        "HFU", "%",
+        "HFU",
+        "%",
         "The time that the device needs at its dense peaks for the FLOPs that kernels execute, as a share of the time.",
     ),
     "mfu": _Kind("MFU", "%", "HFU with the FLOPs that the model needs, without recomputation."),
     "copies": _Kind("copies", "B/s", "Bytes of copies, each spread evenly over its time."),
     "allocated": _Kind("memory allocated", "B", "The most bytes that were in use."),
     "reserved": _Kind("memory reserved", "B", "The most bytes that the allocator held."),
-}  # fmt: skip
+}
 _MEMORY = ("allocated", "reserved")
 _CHANGE = _Kind(
-    "memory allocated since the start", "B",
+    "memory allocated since the start",
+    "B",
     "The most bytes that were in use, less those from before the recording, which it does not tell.",
-)  # fmt: skip
+)
 _FIRST = "select 1 from memory where id >= ? and id < ? and device = ? and {} limit 1"
 
 
 def available(store: Store) -> list[Counter]:
     """Return the counters of devices of which the recording knows something."""
     out = []
-    for worker, device in store.rows(
-        "select worker, device from track where kind = 'idle' order by worker, device"
-    ):
+    for worker, device in store.rows("select worker, device from track where kind = 'idle' order by worker, device"):
         values = (first_id(worker), first_id(worker + 1), device)
         known = _work_known(store, worker)
         known["sm"] &= bool(
-            store.rows(
-                "select 1 from device where worker = ? and number = ? and sm_count > 0", (worker, device)
-            )
+            store.rows("select 1 from device where worker = ? and number = ? and sm_count > 0", (worker, device))
         )
         kinds = dict(KINDS)
         for key in _MEMORY:
@@ -147,9 +146,11 @@ def of_table(answer: tuple[dict[str, int], pa.Table]) -> Buckets:
     head, columns = answer
     values = {name: columns.column(name).to_numpy() for name in columns.column_names}
     return Buckets(
-        head["low"], head["width"], {key: one for key, one in values.items() if not key.startswith(_UNKNOWN)},
+        head["low"],
+        head["width"],
+        {key: one for key, one in values.items() if not key.startswith(_UNKNOWN)},
         {key.removeprefix(_UNKNOWN): one for key, one in values.items() if key.startswith(_UNKNOWN)},
-    )  # fmt: skip
+    )
 
 
 def memory(
@@ -161,10 +162,7 @@ def memory(
         if (one.worker, one.device) == (worker, device):
             reserved = np.where(one.reserved.mask(), one.reserved.values, np.nan)
             steps = {"allocated": one.allocated.astype(float), "reserved": reserved}
-            return {
-                key: _cells(counters.steps(one.time, values, start, width, count))
-                for key, values in steps.items()
-            }
+            return {key: _cells(counters.steps(one.time, values, start, width, count)) for key, values in steps.items()}
     return {}
 
 

@@ -30,9 +30,7 @@ _KERNELS = (
     Column("gpu", "GPU Time (ns)", "ns", FIGURES["kernel_gpu"].text),
     Column("gpu_min", "Min (ns)", "ns", "Shortest execution."),
     Column("gpu_max", "Max (ns)", "ns", "Longest execution."),
-    Column(
-        "uses_tc", "Using TC", "", "Whether it used tensor cores; empty if the name does not show it.", bool
-    ),
+    Column("uses_tc", "Using TC", "", "Whether it used tensor cores; empty if the name does not show it.", bool),
 )
 _OPERATORS = (
     Column("name", "Op Name", "", "Operator that launched it.", str),
@@ -89,9 +87,7 @@ def operator(source: Source, id: str) -> Details:
 def kernel(source: Source, id: str) -> Details:
     """Return a kernel by its number, or its name. Raises Trouble."""
     number = _number(source, "select id from kernel_name where name = ?", "kernel_name", id, "kernel")
-    name, short, kind = source.store.rows(
-        "select name, short_name, kind from kernel_name where id = ?", (number,)
-    )[0]
+    name, short, kind = source.store.rows("select name, short_name, kind from kernel_name where id = ?", (number,))[0]
     point = roofline.of_kernel(source, number)
     rows = source.store.rows(
         f"""select o.name, case o.direction when 0 then 'fprop' when 1 then 'bprop' end, sum(s.calls),
@@ -174,9 +170,7 @@ def launch(source: Source, id: str) -> Details:
     ]
     step = next((value for column, value in cells if column.key == "iteration"), None)
     if step is not None:
-        partners.append(
-            Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}")
-        )
+        partners.append(Partner(relation="iteration", kind="iteration", id=str(step), title=f"iteration {step}"))
     partners += _gap_before(source.store, worker_of(number), device, start)
     texts = named_texts(
         ("kernel", "Kernel Name", name),
@@ -257,9 +251,11 @@ def _gap_before(store: Store, worker: int, device: int | None, time: int) -> Ite
                 ((cause,),) = store.rows("select text from label where id = ?", (int(gaps.name[place]),))
                 length = time - int(gaps.start[place])
                 yield Partner(
-                    relation="idle before", kind="gap", id=f"{worker}.{device}.{gaps.id[place]}",
+                    relation="idle before",
+                    kind="gap",
+                    id=f"{worker}.{device}.{gaps.id[place]}",
                     title=f"{cause}, {length:,} ns",
-                )  # fmt: skip
+                )
 
 
 def _number(source: Source, query: str, table: str, id: str, noun: str) -> int:
@@ -314,8 +310,7 @@ def _sums(source: Source, number: int) -> list[Figure]:
     sums = dict(zip(names, rows[0]))
     hidden = () if source.gpu else ("tc_kernels", "tc", "overhead", "idle")
     out = [
-        _figure(key, None if key in hidden else sums[key])
-        for key in ("calls", "kernels", "tc_kernels", "kernel", "tc")
+        _figure(key, None if key in hidden else sums[key]) for key in ("calls", "kernels", "tc_kernels", "kernel", "tc")
     ]
     for key in SPREADS:
         figure = FIGURES[key]

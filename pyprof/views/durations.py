@@ -26,16 +26,10 @@ def durations(store: Store, track: int, name: int, start: int, end: int, worker:
     own = next((one for one in stored.places(store, None) if one.id == track), None)
     if own is None:
         raise Trouble("missing", f"The timeline has no track {track}.")
-    alike = [
-        one
-        for one in stored.places(store, worker, [own.kind])
-        if (one.device is None) == (own.device is None)
-    ]
+    alike = [one for one in stored.places(store, worker, [own.kind]) if (one.device is None) == (own.device is None)]
     total = stored.count(store, alike, start, end)
     if total > _MOST:
-        raise Trouble(
-            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
-        )
+        raise Trouble("parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end")
     parts = [
         (records.end - records.start)[records.name == name]
         for one in alike
@@ -54,9 +48,7 @@ def summary(lengths: Ints) -> Durations:
     (3, 7, [3, 4, 5, 6, 7, 8], [2, 0, 1, 0, 1])
     """
     if not len(lengths):
-        return Durations(
-            count=0, total=0, shortest=None, median=None, p95=None, longest=None, edges=[], counts=[]
-        )
+        return Durations(count=0, total=0, shortest=None, median=None, p95=None, longest=None, edges=[], counts=[])
     ordered = np.sort(lengths)
     shortest, longest = int(ordered[0]), int(ordered[-1])
     bounds = shortest, longest + 1

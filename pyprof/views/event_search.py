@@ -96,9 +96,7 @@ def find(store: Store, text: str, worker: int | None) -> Hits:
 
 def _columns(track: Place, records: Records) -> Hits:
     number = np.full(len(records), track.id, np.uint32)
-    lane, name, operator = (
-        column.astype(np.uint32) for column in (records.lane, records.name, records.operator)
-    )
+    lane, name, operator = (column.astype(np.uint32) for column in (records.lane, records.name, records.operator))
     return Hits(number, lane, records.start, records.end, records.id, name, operator)
 
 
@@ -110,9 +108,7 @@ class _Tests:
 
     def __init__(self, store: Store, needle: str, conditions: Sequence[Condition]):
         self._names: dict[str, Bools] | None = _names(store, needle) if needle else None
-        self._kernels = [
-            texts_pass(store, "kernel_name", "name", one) for one in conditions if one.key == "kernel"
-        ]
+        self._kernels = [texts_pass(store, "kernel_name", "name", one) for one in conditions if one.key == "kernel"]
         # No kernel is no name.
         self._no_kernel = all(one.known is False for one in conditions if one.key == "kernel")
         self._operators = [_operators_pass(store, one) for one in conditions if one.key in _OF_OPERATOR]
@@ -225,9 +221,7 @@ def order(store: Store, hits: Hits, sort: str) -> Ints:
     """Return the places of the hits in an order: by `start`, `dur` or `name`, with `-` the largest first. Equal ones
     are in the order of their starts."""
     key = sort.removeprefix("-")
-    values = (
-        hits.start if key == "start" else hits.end - hits.start if key == "dur" else _name_ranks(store, hits)
-    )
+    values = hits.start if key == "start" else hits.end - hits.start if key == "dur" else _name_ranks(store, hits)
     return np.argsort(values if key == sort else -values, kind="stable")
 
 

@@ -57,9 +57,7 @@ def parts_of(store: Store, start: int, end: int, worker: int | None, kinds: Sequ
     tracks = stored.places(store, worker, kinds)
     total = stored.count(store, tracks, start, end)
     if total > _MOST:
-        raise Trouble(
-            "parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end"
-        )
+        raise Trouble("parameter", f"end: the stretch has {total:,} events; choose one with at most {_MOST:,}.", "end")
     return [part for one in tracks if (part := _read(store, one, start, end))]
 
 
@@ -89,9 +87,7 @@ def sums_of(store: Store, parts: Sequence[Part], work: bool) -> list[Sums]:
         _, first, place = np.unique(operator << 32 | name, return_index=True, return_inverse=True)
         time = part.end - part.start
         columns = [time, np.ones(len(time)), *(_work(part.id, time, kernels[part.worker]) if work else ())]
-        values: Floats = np.stack(
-            [np.bincount(place, column, len(first)) for column in columns], 1, dtype=np.float64
-        )
+        values: Floats = np.stack([np.bincount(place, column, len(first)) for column in columns], 1, dtype=np.float64)
         out.append(Sums(part.worker, part.device, operator[first] - 1, name[first], values))
     return out
 

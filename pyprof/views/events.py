@@ -51,16 +51,10 @@ COLUMNS = (
         "n.name",
         ("kernel_name", "name", "name"),
     ),
-    EventColumn(
-        Column("device", "Device ID", "", "Number of the device; empty for an event on the CPU."), "e.device"
-    ),
-    EventColumn(
-        Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start_ns"
-    ),
+    EventColumn(Column("device", "Device ID", "", "Number of the device; empty for an event on the CPU."), "e.device"),
+    EventColumn(Column("launch", "Kernel Timestamp", "ns", "Start of the API call that launched it."), "a.start_ns"),
     EventColumn(Column("start", "GPU Start Time", "ns", "Start on the device."), "e.start_ns"),
-    EventColumn(
-        Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.duration_ns"
-    ),
+    EventColumn(Column("dur", "GPU Time", "ns", "Time on the device; an operator event's own time."), "e.duration_ns"),
     EventColumn(
         Column(
             "uses_tc",
@@ -81,18 +75,14 @@ COLUMNS = (
     ),
     EventColumn(Column("kind", "Kind", "", "kernel, memcpy, memset, or operator on the CPU.", str), "e.kind"),
     EventColumn(Column("direction", "Direction", "", "fprop or bprop.", str), "p.direction"),
-    EventColumn(
-        Column("type", "Op Type", "", "Kind of operation.", str), "p.type", (_OPERATOR, "type", "operator")
-    ),
+    EventColumn(Column("type", "Op Type", "", "Kind of operation.", str), "p.type", (_OPERATOR, "type", "operator")),
     EventColumn(
         Column("op_id", "Op ID", "", "Type and number of the operator.", str),
         "p.op_id",
         (_OPERATOR, "op_id", "operator"),
     ),
     EventColumn(Column("stream", "Stream", "", "Stream; for an operator event, its thread."), "e.stream"),
-    EventColumn(
-        Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.duration_ns"
-    ),
+    EventColumn(Column("launch_dur", "API Call Time", "ns", "Time of the launching API call."), "a.duration_ns"),
     EventColumn(Column("flops", "FLOPs", "count", "Operations executed; empty if unknown."), "e.flops"),
     EventColumn(Column("bytes", "Bytes", "B", "Bytes that must move; empty if unknown."), "e.bytes"),
     EventColumn(
@@ -151,9 +141,7 @@ def _count(source: Source, iteration: int | None) -> int:
     return sum(last - first for first, last in spans(source, iteration))
 
 
-def passing(
-    source: Source, iteration: int | None, tests: Sequence[Test], names: Sequence[str] = ("id",)
-) -> Events:
+def passing(source: Source, iteration: int | None, tests: Sequence[Test], names: Sequence[str] = ("id",)) -> Events:
     """Return columns of the events that pass, by id."""
     read = list(dict.fromkeys([*names, *(name for test in tests for name in test.names)]))
     parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in names}
@@ -281,9 +269,7 @@ def _test(source: Source, condition: Condition) -> Test:
         return Test((column,), lambda events: mask[events[column].values])
     if key == "kind":
         kinds = [
-            code
-            for code, name in enumerate(KINDS)
-            if condition.known or (condition.text and condition.text(name))
+            code for code, name in enumerate(KINDS) if condition.known or (condition.text and condition.text(name))
         ]
         return Test(("kind",), lambda events: np.isin(events["kind"].values, kinds))
     if key == "uses_tc":

@@ -126,9 +126,7 @@ class Page(Sink):
     def _notes(self) -> list[str]:
         notes = [f"{self._count:,} rows"]
         if self._count > len(self._rows):
-            notes = [
-                f"The first {len(self._rows):,} of {self._count:,} rows; csv, json and parquet contain all."
-            ]
+            notes = [f"The first {len(self._rows):,} of {self._count:,} rows; csv, json and parquet contain all."]
         if len(self.columns) > _WIDEST:
             notes.append(f"{_WIDEST} of {len(self.columns)} columns; other formats contain all.")
         return notes

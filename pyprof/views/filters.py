@@ -87,9 +87,7 @@ def parse(filters: Sequence[str], columns: Iterable[Column]) -> list[Condition]:
 def find_column(columns: dict[str, Column], key: str, parameter: str) -> Column:
     """Return a column by its key. Raises Trouble that names the parameter."""
     if key not in columns:
-        raise Trouble(
-            "parameter", f"{parameter}: unknown column {key!r}; choose from {', '.join(columns)}.", parameter
-        )
+        raise Trouble("parameter", f"{parameter}: unknown column {key!r}; choose from {', '.join(columns)}.", parameter)
     return columns[key]
 
 
@@ -152,10 +150,12 @@ def number_test(text: str, unit: str) -> Bounds | None:
     value = _amount(comparison[2], unit)[0]
     infinite = float("inf")
     return {
-        "<": Bounds(-infinite, value, True, False), "<=": Bounds(-infinite, value, True, True),
-        "=": Bounds(value, value, True, True), ">": Bounds(value, infinite, False, True),
+        "<": Bounds(-infinite, value, True, False),
+        "<=": Bounds(-infinite, value, True, True),
+        "=": Bounds(value, value, True, True),
+        ">": Bounds(value, infinite, False, True),
         ">=": Bounds(value, infinite, True, True),
-    }[comparison[1]]  # fmt: skip
+    }[comparison[1]]
 
 
 def _amount(text: str, unit: str, suffix: str = "") -> tuple[float, str]:
@@ -167,9 +167,7 @@ def _amount(text: str, unit: str, suffix: str = "") -> tuple[float, str]:
     factors = _UNITS.get(unit, {})
     if written_unit and written_unit.lower() not in factors:
         units = f"its units are {' '.join(factors)}" if factors else "it has none"
-        raise Trouble(
-            "parameter", f"filter {text!r}: {written_unit} is not a unit of this column; {units}.", "filter"
-        )
+        raise Trouble("parameter", f"filter {text!r}: {written_unit} is not a unit of this column; {units}.", "filter")
     number = match[1].replace(",", "").replace("_", "")
     return float(number) * (factors[written_unit.lower()] if written_unit else 1), written_unit
 

@@ -58,8 +58,7 @@ def _finding(item: dict[str, Any], steps: int) -> Finding:
         saving_per_step=None if item["saving"] is None else round(item["saving"] / max(steps, 1)),
         link=link,
         evidence=[
-            Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row))
-            for row in evidence
+            Evidence(values={key: _cell(cell) for key, cell in row.items()}, link=_row_link(row)) for row in evidence
         ],
     )
 
@@ -140,6 +139,4 @@ def _evidence(finding: Finding) -> list[models.NamedTable]:
         heading = key.removesuffix("_ns").replace("_", " ").title()
         columns.append(models.Column(key=key, heading=heading, unit=unit, text="", kind=kind, extra=True))
     rows = [[row.values.get(key) for key in keys] for row in finding.evidence]
-    return [
-        models.NamedTable(title="Evidence", columns=columns, rows=rows, kind=None, ids=[], total=len(rows))
-    ]
+    return [models.NamedTable(title="Evidence", columns=columns, rows=rows, kind=None, ids=[], total=len(rows))]

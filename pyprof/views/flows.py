@@ -117,9 +117,7 @@ def _end(track: int | None, kind: Any, number: int, start: int, length: int) -> 
 
 
 def _call(store: Store, number: int) -> FlowEnd | None:
-    for thread, start, length in store.rows(
-        "select thread, start_ns, duration_ns from api where id = ?", (number,)
-    ):
+    for thread, start, length in store.rows("select thread, start_ns, duration_ns from api where id = ?", (number,)):
         track = _track(store, "kind = 'api' and worker = ? and thread = ?", (worker_of(number), thread))
         return _end(track, "call", number, start, length)
     return None

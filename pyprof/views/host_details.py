@@ -132,9 +132,7 @@ def _launches(source: Source, worker: int, thread: int, start: int, end: int) ->
         return []
     condition = "from event e join api c on c.id = e.api where e.id >= ? and e.id < ? and c.thread = ?"
     values = (first, last, thread)
-    count, time = source.store.rows(f"select count(*), coalesce(sum(e.duration_ns), 0) {condition}", values)[
-        0
-    ]
+    count, time = source.store.rows(f"select count(*), coalesce(sum(e.duration_ns), 0) {condition}", values)[0]
     if not count:
         return []
     rows = source.store.rows(

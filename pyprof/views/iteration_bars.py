@@ -27,8 +27,7 @@ def bars(frame: Frame, first: int, last: int, most: int | None) -> models.Bars:
     any_inside: Bools = np.bincount(bin, inside, count) > 0
     counted: Bools = inside | ~any_inside[bin]
     binned = {
-        key: _means(values[counted], ~np.isnan(values[counted]), bin[counted], count)
-        for key, values in columns.items()
+        key: _means(values[counted], ~np.isnan(values[counted]), bin[counted], count) for key, values in columns.items()
     }
     starts = np.arange(count) * width
     return models.Bars(

@@ -55,9 +55,7 @@ ITERATION = (
         "Total Kernel GPU Time and Memory Time divided by GPUs.",
         float,
     ),
-    Column(
-        "average_share", "Average GPU Time (%)", "%", "Average GPU Time as a share of the duration.", float
-    ),
+    Column("average_share", "Average GPU Time (%)", "%", "Average GPU Time as a share of the duration.", float),
     Column("average_tc_ns", "Average TC GPU Time", "ns", "Total TC GPU Time divided by GPUs.", float),
     Column(
         "average_tc_share",
@@ -74,9 +72,7 @@ ITERATION = (
         "Total GPU Time as a share of the duration.",
         float,
     ),
-    Column(
-        "total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time as a share of the duration.", float
-    ),
+    Column("total_tc_share", "Total TC GPU Time (%)", "%", "Total TC GPU Time as a share of the duration.", float),
     Column("partial", "Partial", "", "Whether it is the remainder after the last boundary.", bool),
     Column("aggregated", "Aggregated", "", "Whether figures include it.", bool),
 )

@@ -19,9 +19,7 @@ COLUMNS = (
     Column("gpu", "GPU Time", "ns", FIGURES["gpu"].text),
     Column("cpu", "CPU Time", "ns", FIGURES["cpu"].text),
     Column("per_iteration", "Calls per Iteration", "", "Calls per iteration and worker.", float),
-    Column(
-        "per_step", "Once per Iteration", "", "Whether every worker calls it once in each iteration.", bool
-    ),
+    Column("per_step", "Once per Iteration", "", "Whether every worker calls it once in each iteration.", bool),
 )
 
 

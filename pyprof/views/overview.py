@@ -274,8 +274,7 @@ def _largest(rows: Iterable[tuple[str, int, int]], total: int | None = None) -> 
     ordered = sorted((row for row in rows if row[1] > 0), key=lambda row: -row[1])
     whole = sum(time for _, time, _ in ordered) if total is None else total
     return [
-        models.Share(name=name, time=time, share=100 * time / whole, calls=calls)
-        for name, time, calls in ordered[:TOP]
+        models.Share(name=name, time=time, share=100 * time / whole, calls=calls) for name, time, calls in ordered[:TOP]
     ]
 
 
@@ -283,9 +282,7 @@ def _top(source: Source, table: pd.DataFrame) -> models.Top:
     """Return the operators of most time by type, phase, shapes and source line."""
     query = f"select op_id, coalesce(phase, {NO_PHASE}) from operator"
     phases = {op_id: PHASES[phase] for op_id, phase in source.store.rows(query)}
-    table = table.assign(
-        phase=table["op_id"].map(phases).where(lambda phase: phase != PHASES[NO_PHASE], None)
-    )
+    table = table.assign(phase=table["op_id"].map(phases).where(lambda phase: phase != PHASES[NO_PHASE], None))
     table = table.assign(line=table["stack"].str.rsplit("\n", n=1).str[-1], time=table["gpu"].fillna(0))
     total = int(table["time"].sum())
     table = table[table["time"] > 0].sort_values("time", ascending=False, kind="stable")

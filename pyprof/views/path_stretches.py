@@ -39,9 +39,7 @@ def answer(source: Source, at: int) -> dict[str, Any]:
         "start": step.start,
         "end": step.end,
         "stretches": _stretches(source, path, ranks, step),
-        "sums": [
-            {"part": PARTS[part], "time": time} for part, time in zip(sums.index.tolist(), sums.tolist())
-        ],
+        "sums": [{"part": PARTS[part], "time": time} for part, time in zip(sums.index.tolist(), sums.tolist())],
     }
 
 
@@ -49,8 +47,7 @@ def _stretches(source: Source, path: Paths, ranks: dict[int, Rank], step: StepEn
     """Return segments that follow each other on a thread or a stream as one, the earliest first."""
     rows = path.segments[path.segments["part"] != UNRECORDED].iloc[::-1]
     columns = {
-        name: rows[name].to_numpy(np.int64, copy=True)
-        for name in ("worker", "part", "event", "thread", "low", "high")
+        name: rows[name].to_numpy(np.int64, copy=True) for name in ("worker", "part", "event", "thread", "low", "high")
     }
     worker = columns["worker"]
     thread, device, stream = columns["thread"].copy(), np.full(len(rows), -1), np.full(len(rows), -1)
@@ -71,9 +68,7 @@ def _stretches(source: Source, path: Paths, ranks: dict[int, Rank], step: StepEn
     ]  # fmt: skip
 
 
-def _placed(
-    rank: Rank, columns: dict[str, Ints], own: np.ndarray, thread: Ints, device: Ints, stream: Ints
-) -> None:
+def _placed(rank: Rank, columns: dict[str, Ints], own: np.ndarray, thread: Ints, device: Ints, stream: Ints) -> None:
     """Fill in the threads, devices and streams of a rank's segments."""
     activity = rank.activity
     launching = own & (columns["part"] == LAUNCHING)

@@ -93,9 +93,7 @@ def worst(grid: Floats, tall: int, wide: int, least: bool) -> tuple[Floats, Ints
     rows, columns = -(-grid.shape[0] // tall), -(-grid.shape[1] // wide)
     padded = np.full((rows * tall, columns * wide), np.nan)
     padded[: grid.shape[0], : grid.shape[1]] = grid
-    cells = (
-        padded.reshape(rows, tall, columns, wide).transpose(0, 2, 1, 3).reshape(rows, columns, tall * wide)
-    )
+    cells = padded.reshape(rows, tall, columns, wide).transpose(0, 2, 1, 3).reshape(rows, columns, tall * wide)
     signed = -cells if least else cells
     which: Ints = np.where(np.isnan(signed), -np.inf, signed).argmax(axis=2)
     return np.take_along_axis(cells, which[..., None], 2)[..., 0], which

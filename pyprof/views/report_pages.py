@@ -74,9 +74,7 @@ class Sheet:
         self.frame = Frame(answer[1], report.columns)
         keys = {column.key for column in report.columns}
         self.sums = [key for key in report.view.sums.split() if key in keys]
-        self.wholes = {
-            part: whole for part, whole in report.view.wholes.items() if part in keys and whole in keys
-        }
+        self.wholes = {part: whole for part, whole in report.view.wholes.items() if part in keys and whole in keys}
         self.same = {
             one: other
             for one, other in report.view.nested.items()
@@ -102,9 +100,7 @@ def page(
     visible: Ints = rows[query.offset : query.offset + query.limit]
     note = None
     if not complete:
-        note = (
-            f"The first {frame.rows:,} rows; filters and sorting apply only to these. An export contains all."
-        )
+        note = f"The first {frame.rows:,} rows; filters and sorting apply only to these. An export contains all."
     return models.Table(
         columns=columns_of(frame.columns), rows=frame.cells(visible), ids=visible.tolist(), offset=query.offset,
         total=frame.rows, filtered=len(rows), complete=complete, note=note,
@@ -113,9 +109,7 @@ def page(
     )  # fmt: skip
 
 
-def totals(
-    frame: Frame, sums: Sequence[str], all_rows: Ints, filtered: Ints | None = None
-) -> dict[str, models.Total]:
+def totals(frame: Frame, sums: Sequence[str], all_rows: Ints, filtered: Ints | None = None) -> dict[str, models.Total]:
     """Return the totals of columns over all rows and over the filtered ones, which are all by default."""
     out = {}
     for key in sums:

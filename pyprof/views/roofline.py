@@ -92,9 +92,7 @@ def shares(store: Store, worker: int) -> pa.Table:
     return pa.table({"share": out})
 
 
-def _points(
-    source: Source, group: str, condition: str, operator: str, parameters: dict[str, Any]
-) -> list[Point]:
+def _points(source: Source, group: str, condition: str, operator: str, parameters: dict[str, Any]) -> list[Point]:
     names, rows = source.store.named(
         _POINTS.format(computes=COMPUTES, other=_OTHER, group=group, condition=condition, operator=operator),
         {"aggregation": source.aggregation.id, "worker": source.worker, **parameters},

@@ -122,9 +122,7 @@ def find_names(source: Source, text: str) -> list[models.Hit]:
     ):
         for line in {*frames.split("\n")} - {""}:
             times[line] = times.get(line, 0) + (time or 0)
-    short = rows(
-        "select text, 0 from string where length(text) < 200 and text not like '{%'"
-    )  # no arguments of calls
+    short = rows("select text, 0 from string where length(text) < 200 and text not like '{%'")  # no arguments of calls
     dispatched = [row for row in short if _DISPATCHED.fullmatch(row[0])]
     hits = [
         *best(needle, "operator", operators), *best(needle, "dispatched", dispatched), *best(needle, "kernel", kernels),

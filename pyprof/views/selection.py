@@ -74,12 +74,9 @@ def selection(
 def flame(store: Store, start: int, end: int, worker: int | None, work: bool = False) -> Flame:
     """Return the time of the events of devices in a stretch as a tree of the paths of their operators; with work, also
     the work of each node, and kernels below their operators. Raises Trouble as for the sums."""
-    paths = {
-        number: tuple((name or "").split("/")) for number, name in store.rows("select id, name from operator")
-    }
+    paths = {number: tuple((name or "").split("/")) for number, name in store.rows("select id, name from operator")}
     kernels = {
-        number: name or ""
-        for number, name in store.rows("select id, coalesce(short_name, name) from kernel_name")
+        number: name or "" for number, name in store.rows("select id, coalesce(short_name, name) from kernel_name")
     }
     groups = sums_of(store, parts_of(store, start, end, worker, ("stream",)), work)
     values = values_of(groups, work)
@@ -116,9 +113,7 @@ def flame(store: Store, start: int, end: int, worker: int | None, work: bool = F
 
 def _devices(parts: Sequence[Part]) -> list[tuple[int, int]]:
     """Return the worker and number of each device that has some of the parts."""
-    return sorted(
-        {(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0}
-    )
+    return sorted({(part.worker, part.device) for part in parts if part.device is not None and part.device >= 0})
 
 
 def _device(
@@ -182,9 +177,7 @@ def _table(store: Store, sums: Sequence[Sums], work: bool, grouping: Grouping, s
         own = values[places].sum(axis=0)
         inside = {numbers[place] for place in places}
         id = f"{grouping.of}:{min(inside)}" if len(inside) == 1 and min(inside) >= 0 else None
-        rows.append(
-            SelectedRow(id=id, label=label, time=int(own[TIME]), count=int(own[COUNT]), work=work_of(own))
-        )
+        rows.append(SelectedRow(id=id, label=label, time=int(own[TIME]), count=int(own[COUNT]), work=work_of(own)))
     rows.sort(key=lambda row: (-row.time, row.label))
     key, down = sort.removeprefix("-"), sort.startswith("-")
     if key == "name":

@@ -168,9 +168,7 @@ def frames(store: Store, text: str) -> list[tuple[bytes, int]]:
             total += size
             out.append((data, size))
             if len(out) > _TILES or total > _BYTES:
-                raise Trouble(
-                    "parameter", f"q: more than {_TILES} tiles or {_BYTES >> 20} MiB; ask for less.", "q"
-                )
+                raise Trouble("parameter", f"q: more than {_TILES} tiles or {_BYTES >> 20} MiB; ask for less.", "q")
     return out
 
 
@@ -190,9 +188,7 @@ def texts(store: Store, queries: Sequence[str]) -> dict[str, dict[str, str]]:
         table, *numbers = query.split(",")
         count += len(numbers)
         if table not in _TABLES or not all(number.isdecimal() and len(number) < 16 for number in numbers):
-            raise Trouble(
-                "parameter", f"of: {query[:80]!r} is not TABLE,ID,ID of {', '.join(_TABLES)}.", "of"
-            )
+            raise Trouble("parameter", f"of: {query[:80]!r} is not TABLE,ID,ID of {', '.join(_TABLES)}.", "of")
         if count > _TEXTS:
             raise Trouble("parameter", f"of: more than {_TEXTS} texts; ask for less.", "of")
         named = texts_by_number(store, table, [int(number) for number in numbers])

@@ -61,9 +61,7 @@ class Tree:
         rows = self.rows(opened if matching is None else matching, matching, sort)
         visible: Ints = rows[offset : offset + limit]
         unfolded = (opened if matching is None else matching) & self.inside
-        note = (
-            None if self.complete else f"The first {len(self.paths):,} nodes; an export contains the others."
-        )
+        note = None if self.complete else f"The first {len(self.paths):,} nodes; an export contains the others."
         nodes = [
             models.Node(
                 key=self.keys[at], path=self.paths[at], name=self.names[at], level=int(self.level[at]),

@@ -91,9 +91,11 @@ def _build_table(
     """Return a table of nodes; values that one of the tables lacks are unknown there. Booleans are 1 or 0 for an
     operator where its group has a count."""
     arrays: dict[str, Any] = {
-        "path": pa.array(paths, pa.string()), "name": pa.array(names, pa.string()),
-        "parent": pa.array(parent, pa.int64()), "group": pa.array(group, pa.bool_()),
-    }  # fmt: skip
+        "path": pa.array(paths, pa.string()),
+        "name": pa.array(names, pa.string()),
+        "parent": pa.array(parent, pa.int64()),
+        "group": pa.array(group, pa.bool_()),
+    }
     for column in columns:
         kind = _ARROW[column.kind]
         arrays[column.key] = pa.chunked_array(

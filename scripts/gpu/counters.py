@@ -34,11 +34,7 @@ def cases() -> dict[str, Callable[[], Any]]:
     ah, bh = a.to(half), b.to(half)
     ad, bd = rand(S // 2, S // 2, dtype=torch.float64), rand(S // 2, S // 2, dtype=torch.float64)
     batch = rand(64, 512, 512, dtype=brain)
-    image = (
-        rand(32, 64, 112, 112, dtype=half).to(memory_format=torch.channels_last)
-        if S > 32
-        else rand(2, 64, 8, 8)
-    )
+    image = rand(32, 64, 112, 112, dtype=half).to(memory_format=torch.channels_last) if S > 32 else rand(2, 64, 8, 8)
     k3, k1 = rand(128, 64, 3, 3, dtype=image.dtype), rand(64, 64, 1, 1, dtype=image.dtype)
     deep = rand(64, 1, 3, 3, dtype=image.dtype)
     plain = rand(32, 64, 112, 112) if S > 32 else rand(2, 64, 8, 8)

@@ -49,9 +49,7 @@ def database(path: Path, paths: dict[str, str]) -> bytes:
         copy = Path(folder) / path.name
         shutil.copy(path, copy)
         with closing(sqlite3.connect(copy)) as connection:
-            tables = [
-                name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
-            ]
+            tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
             for table in tables:
                 for _, column, kind, *_ in connection.execute(f'pragma table_info("{table}")').fetchall():
                     if kind.upper() not in ("TEXT", ""):
@@ -75,14 +73,9 @@ def counters(path: Path) -> str:
     table.writerow(["range", "kernel", *COUNTERS])
     for row in rows:
         pushed = next(value for key, value in row.items() if key and "Push/Pop" in key)
-        values = [
-            sum(float(row[metric].replace(",", "") or 0) for metric in metrics)
-            for metrics in COUNTERS.values()
-        ]
+        values = [sum(float(row[metric].replace(",", "") or 0) for metric in metrics) for metrics in COUNTERS.values()]
         name = pushed[pushed.find("domain>:") + 8 :].split(":")[0]
-        table.writerow(
-            [name, row["Kernel Name"], *(f"{value:g}" if value % 1 else int(value) for value in values)]
-        )
+        table.writerow([name, row["Kernel Name"], *(f"{value:g}" if value % 1 else int(value) for value in values)])
     return out.getvalue()
 
 

@@ -59,9 +59,7 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def ours(
-    label: str, collector: str, body: Callable[[Any], None] = lambda window: work(), **options: Any
-) -> None:
+def ours(label: str, collector: str, body: Callable[[Any], None] = lambda window: work(), **options: Any) -> None:
     """A window of PyProf around work."""
     path = FOLDER / f"{len(counts)}.sqlite"
     begin = time.perf_counter()

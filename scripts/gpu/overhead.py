@@ -144,17 +144,11 @@ def compare(name: str, step: Callable[[], Any], steps: int, rounds: int) -> dict
 
 def language(layers: int, width: int, batch: int, length: int) -> Callable[[], Any]:
     model = Language(8192, width, max(width // 64, 1), layers, length).to(DEVICE)
-    return _training(
-        model, torch.optim.AdamW(model.parameters(), fused=DEVICE == "cuda"), batch, length, 8192
-    )
+    return _training(model, torch.optim.AdamW(model.parameters(), fused=DEVICE == "cuda"), batch, length, 8192)
 
 
 if __name__ == "__main__":
     rounds = int(sys.argv[1])
     small = DEVICE == "cpu"
     print(json.dumps(compare("launch-bound", language(4, 128, 2, 64), 5, rounds)), flush=True)
-    print(
-        json.dumps(
-            compare("GPU-bound", language(*((2, 128, 2, 64) if small else (12, 1024, 16, 1024))), 3, rounds)
-        )
-    )
+    print(json.dumps(compare("GPU-bound", language(*((2, 128, 2, 64) if small else (12, 1024, 16, 1024))), 3, rounds)))

@@ -44,9 +44,7 @@ def main() -> None:
     i = torch.randint(-8, 8, (n, n), device="cuda", dtype=torch.int8)
     out["int8"] = 2 * n**3 / seconds(lambda: torch._int_mm(i, i), 10) / 1e12
     e, one = x.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
-    out["fp8"] = (
-        2 * n**3 / seconds(lambda: torch._scaled_mm(e, e.t(), one, one, out_dtype=torch.bfloat16), 10) / 1e12
-    )
+    out["fp8"] = 2 * n**3 / seconds(lambda: torch._scaled_mm(e, e.t(), one, one, out_dtype=torch.bfloat16), 10) / 1e12
     big = torch.empty(1 << 30, device="cuda")
     other = torch.empty_like(big)
     out["copy TB/s"] = 2 * 4 * big.numel() / seconds(lambda: other.copy_(big), 5) / 1e12

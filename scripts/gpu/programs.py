@@ -40,9 +40,7 @@ class Block(nn.Module):
 
 
 class Language(nn.Module):
-    def __init__(
-        self, vocabulary: int = 8192, width: int = 512, heads: int = 8, layers: int = 4, length: int = 512
-    ):
+    def __init__(self, vocabulary: int = 8192, width: int = 512, heads: int = 8, layers: int = 4, length: int = 512):
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
@@ -55,9 +53,7 @@ class Language(nn.Module):
         return self.head(self.norm(x))
 
 
-def _training(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batch: int, length: int, vocabulary: int
-) -> Step:
+def _training(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int, length: int, vocabulary: int) -> Step:
     tokens = torch.randint(vocabulary, (batch, length + 1), device=DEVICE)
 
     def step() -> None:
@@ -130,10 +126,7 @@ def attention() -> Step:
     """Attention, forward and backward, by each backend of `scaled_dot_product_attention`."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    q, k, v = (
-        torch.randn(4, 16, 1024, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
-        for _ in range(3)
-    )
+    q, k, v = (torch.randn(4, 16, 1024, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
     if DEVICE == "cuda":
         backends += [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
@@ -156,9 +149,7 @@ def products() -> Step:
     cuda = DEVICE == "cuda"
     size = 2048 if cuda else 64
     single = [torch.randn(size, size, device=DEVICE) for _ in range(2)]
-    halves = {
-        dtype: [x.to(dtype) for x in single] for dtype in (torch.float16, torch.bfloat16, torch.float64)
-    }
+    halves = {dtype: [x.to(dtype) for x in single] for dtype in (torch.float16, torch.bfloat16, torch.float64)}
     batch = [torch.randn(16, 256, 256, device=DEVICE, dtype=torch.bfloat16) for _ in range(2)]
     bytes_ = [torch.randint(-8, 8, (size, size), device=DEVICE, dtype=torch.int8) for _ in range(2)]
     eighths = [x.to(torch.float8_e4m3fn) for x in single] if cuda else []
@@ -244,12 +235,8 @@ def two_streams() -> Step:
 def loader_workers() -> Step:
     """Training from a DataLoader with two workers and pinned memory; the loss is read at every step."""
     data = torch.utils.data.TensorDataset(torch.randn(4096, 3, 32, 32), torch.randint(10, (4096,)))
-    loader = torch.utils.data.DataLoader(
-        data, 64, num_workers=2, pin_memory=DEVICE == "cuda", persistent_workers=True
-    )
-    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10)).to(
-        DEVICE
-    )
+    loader = torch.utils.data.DataLoader(data, 64, num_workers=2, pin_memory=DEVICE == "cuda", persistent_workers=True)
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10)).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters())
     batches = iter(loader)
 
@@ -309,9 +296,7 @@ def operators() -> Step:
 def generation() -> Step:
     """Eager decoding with a cache, one token a step: launches cost more than kernels."""
     model = (
-        Language(layers=4, width=256, heads=4)
-        .to(DEVICE, torch.float16 if DEVICE == "cuda" else torch.bfloat16)
-        .eval()
+        Language(layers=4, width=256, heads=4).to(DEVICE, torch.float16 if DEVICE == "cuda" else torch.bfloat16).eval()
     )
     tokens = torch.randint(8192, (1, 16), device=DEVICE)
 

@@ -33,14 +33,8 @@ def synchronize() -> None:
 def kernels(path: Path) -> dict[str, int]:
     """Rows of the tables of device events of a file of PyProf."""
     with sqlite3.connect(path) as database:
-        names = [
-            name
-            for (name,) in database.execute("select name from sqlite_master where name like 'CUPTI%KIND%'")
-        ]
-        out = {
-            name[20:].lower(): database.execute(f"select count(*) from {name}").fetchone()[0]
-            for name in names
-        }
+        names = [name for (name,) in database.execute("select name from sqlite_master where name like 'CUPTI%KIND%'")]
+        out = {name[20:].lower(): database.execute(f"select count(*) from {name}").fetchone()[0] for name in names}
         return out | dict(database.execute("select reason, count from PYPROF_LOST").fetchall())
 
 
@@ -75,9 +69,7 @@ def main(name: str, folder: Path, how: str) -> dict[str, Any]:
         profiler.export_chrome_trace(str(trace))
         out["trace"] = of_torch(trace)
     path = folder / f"{name}{how and '_'}{how}.sqlite"
-    options: dict[str, Any] = (
-        {"memory": True, "sync": True, "io": True, "sample": "cpu"} if how == "memory" else {}
-    )
+    options: dict[str, Any] = {"memory": True, "sync": True, "io": True, "sample": "cpu"} if how == "memory" else {}
     with pyprof.profile(str(path), **options) as window:
         for _ in range(2):
             step()

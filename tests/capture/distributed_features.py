@@ -77,9 +77,7 @@ def collectives() -> Any:
     dist.irecv(arrived, peer).wait()
     sending.wait()
     both = torch.zeros(4)
-    for work in dist.batch_isend_irecv(
-        [dist.P2POp(dist.isend, here, peer), dist.P2POp(dist.irecv, both, peer)]
-    ):
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, here, peer), dist.P2POp(dist.irecv, both, peer)]):
         work.wait()
     work = dist.all_reduce(here, async_op=True)
     work.wait()
@@ -128,9 +126,7 @@ def ddp() -> Any:
     return [*out, *(p.grad for p in net.parameters()), clone(torch.ones(1, 4))]
 
 
-@features(
-    "fully_shard", "torch.nn.functional.linear", "torch.distributed.all_gather_", "torch.optim.AdamW.step"
-)
+@features("fully_shard", "torch.nn.functional.linear", "torch.distributed.all_gather_", "torch.optim.AdamW.step")
 def fsdp() -> Any:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 

@@ -98,9 +98,9 @@ def comparable(value: Any) -> Any:
         return [comparable(item) for item in value]
     if isinstance(value, dict):
         return {key: comparable(item) for key, item in value.items()}
-    assert value is None or isinstance(
-        value, (bool, int, float, complex, str, type, torch.dtype, torch.Size)
-    ), type(value)
+    assert value is None or isinstance(value, (bool, int, float, complex, str, type, torch.dtype, torch.Size)), type(
+        value
+    )
     return value
 
 

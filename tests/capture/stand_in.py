@@ -195,9 +195,7 @@ class LibKineto:
                 monkeypatch.setattr(module, name, follow(getattr(module, name)))
 
     def _prepare(self, original: Any) -> Any:
-        def prepare(
-            config: Any, activities: set[Any], activity_filter: dict[Any, set[str]] | None = None
-        ) -> None:
+        def prepare(config: Any, activities: set[Any], activity_filter: dict[Any, set[str]] | None = None) -> None:
             chosen = activity_filter or {}
             if self.knows_gpus is None:
                 self.knows_gpus = ProfilerActivity.CUDA in activities or not self._by_activities

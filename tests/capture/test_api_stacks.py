@@ -43,9 +43,7 @@ def stacks(recorded: Recorded) -> dict[int, list[tuple[str, str | None]]]:
 
 
 def api(recorded: Recorded) -> list[tuple[str, int | None]]:
-    return recorded.query(
-        "select value, stackId from PYPROF_API join StringIds on nameId = id order by start"
-    )
+    return recorded.query("select value, stackId from PYPROF_API join StringIds on nameId = id order by start")
 
 
 def here(mark: str) -> str:

@@ -25,9 +25,7 @@ CALL = Call("torch", "relu", (Arg("", 1),))
 @pytest.mark.parametrize(
     "trace", [["a.py:7"], ["it's.py:1", 'b".py:2'], ["x, 'trace': ['y:1"], ["\udc80.py:1", "\n:2"], []]
 )
-def test_a_text_without_its_stack_becomes_the_text_again(
-    module: str | None, layer: str, trace: list[str]
-) -> None:
+def test_a_text_without_its_stack_becomes_the_text_again(module: str | None, layer: str, trace: list[str]) -> None:
     text = encode(CALL, layer, trace, module)
     head, stack = cut_stack(text)
     assert head + stack == text
@@ -60,9 +58,7 @@ def test_a_stack_of_many_different_calls_is_stored_once(record: Callable[..., Re
     assert trace.endswith(f",{calls[0].user_lines[-1]}")
 
 
-def test_a_file_that_lacks_a_stack_says_so(
-    record: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_lacks_a_stack_says_so(record: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = record(loop)
     monkeypatch.setattr(capture, "MOST_STACKS", 0)
     trace = capture.Capture.load(recorded.path)
@@ -82,9 +78,7 @@ def test_a_file_of_before_is_read_as_ever(record: Callable[..., Recorded]) -> No
     stacks = recorded.table("PYPROF_CALL_STACK")
     with sqlite3.connect(recorded.path) as connection:
         for number, text in recorded.query("select * from StringIds"):
-            connection.execute(
-                "update StringIds set value = ? where id = ?", (with_stack(text, stacks), number)
-            )
+            connection.execute("update StringIds set value = ? where id = ?", (with_stack(text, stacks), number))
         connection.execute("drop table PYPROF_CALL_STACK")
         connection.execute("update PYPROF_META set value = '1' where name = 'format_version'")
     connection.close()

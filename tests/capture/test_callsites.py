@@ -94,9 +94,7 @@ class Value(int):
 
 
 @pytest.mark.parametrize(("source", "count"), CASES, ids=[source for source, _ in CASES])
-def test_only_an_access_that_is_called_at_once_counts(
-    source: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_an_access_that_is_called_at_once_counts(source: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     m = Watched(counted=0)
     monkeypatch.setitem(sys.modules, "watched", m)  # what is imported is not loaded as a method
     exec(source, {"m": m, "g": g, "args": (1,), "kwargs": {"b": 2}, "getattr": getattr})
@@ -112,9 +110,7 @@ print(complete(), [len(callee_offsets(code)) for code in codes])
 
 @pytest.mark.parametrize("words", [[], ["-X", "no_debug_ranges"]])
 def test_without_source_ranges_fewer_are_found_and_none_is_wrong(words: list[str], root: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, *words, "-c", WITHOUT_RANGES], cwd=root, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, *words, "-c", WITHOUT_RANGES], cwd=root, capture_output=True, text=True)
     fewer = words and sys.version_info < (3, 13)
     assert done.stdout == ("False [1, 0, 0]\n" if fewer else "True [1, 1, 0]\n"), done.stderr
 

@@ -108,9 +108,7 @@ def early_stop_off(net: nn.Sequential, x: Tensor) -> Tensor:
 
 STOPS = {
     "an operator that saves its operands": lambda net, x: checkpoint(net, x, use_reentrant=False),
-    "one that saves its result": lambda net, x: checkpoint(
-        lambda y: net(y).softmax(1), x, use_reentrant=False
-    ),
+    "one that saves its result": lambda net, x: checkpoint(lambda y: net(y).softmax(1), x, use_reentrant=False),
     "one inside another": nested,
     "not at all": early_stop_off,
     "the rest saves nothing": lambda net, x: checkpoint(lambda y: net(y) + 1, x, use_reentrant=False),

@@ -117,9 +117,7 @@ def test_what_the_step_does_itself_is_the_optimizers(table: Any) -> None:
 def test_last_part_of_a_step_is_the_one_without_a_closure_after_it(table: Any) -> None:
     """Each of the two steps is several calls; the recording tells which one ends it."""
     _, name, recorded = table
-    rows = [
-        (call.start, call.marker.call.op) for call in recorded.calls if call.marker.call.op.endswith(".step")
-    ]
+    rows = [(call.start, call.marker.call.op) for call in recorded.calls if call.marker.call.op.endswith(".step")]
     closures = recorded.query(f"select start, text from NVTX_EVENTS where text = '{CLOSURE}{name}.step'")
     order = [text for _, text in sorted(rows + closures)]
     parts = [text for text in order if text == f"{name}.step"]

@@ -155,9 +155,7 @@ def test_killed_at_any_moment_of_writing(named: bool, forks: Forks, tmp_path: Pa
 def test_stopped_while_it_copies_nothing_has_a_name(forks: Forks, tmp_path: Path) -> None:
     """SIGSTOP at the moment when the scratch file is copied, and SIGKILL then."""
     prelude = (
-        "import os, shutil, signal\n"
-        "def stop(*args): os.kill(os.getpid(), signal.SIGSTOP)\n"
-        "shutil.copyfileobj = stop\n"
+        "import os, shutil, signal\ndef stop(*args): os.kill(os.getpid(), signal.SIGSTOP)\nshutil.copyfileobj = stop\n"
     )
     program = forks.start(tmp_path, LOOP.format(count=10), prelude=prelude)
     while (state := program.state) != "T":
@@ -356,9 +354,7 @@ def test_a_place_that_takes_no_file_is_one_sentence_before_the_training(
         (["-o", "./again.py"], "the name of the script"),
     ],
 )
-def test_run_refuses_before_the_program_starts(
-    words: list[str], sentence: str, forks: Forks, tmp_path: Path
-) -> None:
+def test_run_refuses_before_the_program_starts(words: list[str], sentence: str, forks: Forks, tmp_path: Path) -> None:
     (tmp_path / "again.py").symlink_to("net.py")
     code, program = forks.run(tmp_path, "print('started')\n", "run", *words)
     assert (code, program.stdout) == (2, "")
@@ -381,9 +377,7 @@ def test_ranks_refuse_their_own_file(forks: Forks, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["environment", "start"])
-def test_a_program_without_a_place_for_its_file_ends_as_it_would(
-    way: str, forks: Forks, tmp_path: Path
-) -> None:
+def test_a_program_without_a_place_for_its_file_ends_as_it_would(way: str, forks: Forks, tmp_path: Path) -> None:
     error = train(forks, tmp_path, way, output="nowhere/net.sqlite")
     assert error.count("\n") == 1
     assert left(tmp_path) == []
@@ -463,9 +457,7 @@ def test_short_memory_is_one_sentence(
                     torch.tanh(x)
                 p.step()
     error = capsys.readouterr().err
-    assert error == (
-        "pyprof: out of memory, the recording is lost. Record fewer steps, or set a lower max_events.\n"
-    )
+    assert error == ("pyprof: out of memory, the recording is lost. Record fewer steps, or set a lower max_events.\n")
     assert os.listdir(tmp_path) == []
     assert "mul" not in vars(torch.Tensor)
     assert not torch._C._autograd._profiler_enabled()

@@ -254,9 +254,7 @@ def test_a_record_that_is_cut_off_is_counted() -> None:
 def test_events_without_times_and_those_still_running_are_counted() -> None:
     layout = layouts(130001)[10]
     times = [(5, 9), (0, 0), (7, 0)]
-    data = [
-        layout.pack({"kind": 10, "start": start, "end": end, "name": ADDRESSES[0]}) for start, end in times
-    ]
+    data = [layout.pack({"kind": 10, "start": start, "end": end, "name": ADDRESSES[0]}) for start, end in times]
     found = decode(buffers(data), records.sizes(130001), NAMES)
     assert [(row["start"], row["end"]) for row in rows(found, KERNEL)] == [(5, 9)]
     assert found.lost == {
@@ -344,9 +342,7 @@ def timed(data: list[bytes], now: int) -> list[bytes]:
     for record in data:
         start = {5: 8, 4: 8, 38: 8}.get(struct.unpack_from("<i", record)[0], 16)
         begin, end = struct.unpack_from("<QQ", record, start)
-        out.append(
-            record[:start] + struct.pack("<QQ", begin - 10**9 + now, end - 10**9 + now) + record[start + 16 :]
-        )
+        out.append(record[:start] + struct.pack("<QQ", begin - 10**9 + now, end - 10**9 + now) + record[start + 16 :])
     return out
 
 
@@ -394,9 +390,7 @@ def test_records_on_another_clock_are_refused(fake: Fake) -> None:
     call = layouts(130001)[5]
     now = time.time_ns()
     fake.add([call.pack({"kind": 5, "cbid": 211, "start": now, "end": now + 9, "correlation": 1})])
-    with pytest.raises(
-        CaptureError, match=r"another profiler has set a different one\. Use the collector kineto"
-    ):
+    with pytest.raises(CaptureError, match=r"another profiler has set a different one\. Use the collector kineto"):
         cupti.stop()
     assert not len(cupti.records)
 
@@ -434,9 +428,7 @@ def test_more_than_one_buffer_and_more_than_there_may_be(fake: Fake, monkeypatch
     fake.add(kernels(100))
     cupti.stop()
     assert cupti.records.count(KERNEL) == 100  # what was there is kept
-    assert cupti.records.lost == {
-        "windows whose end lacks device events: 1 GiB of activity records was reached": 1
-    }
+    assert cupti.records.lost == {"windows whose end lacks device events: 1 GiB of activity records was reached": 1}
 
 
 def test_buffers_that_cupti_keeps_are_not_freed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -559,9 +551,7 @@ def test_missing_permission_names_the_remedies_of_the_page(fake: Fake) -> None:
 
 
 def test_reasons_not_to_begin(fake_path: Path, fake: Fake) -> None:
-    def reason(
-        find: Callable[[], str | None] = lambda: str(fake_path), driver: Callable[[], str] = lambda: ""
-    ) -> str:
+    def reason(find: Callable[[], str | None] = lambda: str(fake_path), driver: Callable[[], str] = lambda: "") -> str:
         with pytest.raises(CaptureError) as raised:
             library.load(find, driver)
         return str(raised.value)
@@ -648,13 +638,9 @@ def test_kernels_of_cupti_belong_to_their_operators(
     shared = recorded.query(f"select gridX, staticSharedMemory, dynamicSharedMemory from {KERNEL}")
     assert all((static, dynamic) == (16, 16 * x) for x, static, dynamic in shared)
     assert recorded.query("select sharedMemory from PYPROF_KERNEL") == [(sum(row[1:]),) for row in shared]
-    assert recorded.query(f"select distinct value from {KERNEL} join StringIds on mangledName = id") == [
-        (_TEXTS[0],)
-    ]
+    assert recorded.query(f"select distinct value from {KERNEL} join StringIds on mangledName = id") == [(_TEXTS[0],)]
     enum = "ENUM_CUDA_KERNEL_LAUNCH_TYPE"
-    assert recorded.query(f"select distinct label from {KERNEL} join {enum} on launchType = id") == [
-        ("Regular",)
-    ]
+    assert recorded.query(f"select distinct label from {KERNEL} join {enum} on launchType = id") == [("Regular",)]
     assert recorded.table("PYPROF_META")["collector"] == "cupti"
 
 
@@ -669,13 +655,9 @@ def test_what_a_warm_up_recorded_is_thrown_away(on_gpu: Fake, tmp_path: Path) ->
     assert Recorded(path).query(f"select correlationId from {KERNEL}") == [(2,)]
 
 
-def test_kineto_and_cupti_are_not_asked_both(
-    on_gpu: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kineto_and_cupti_are_not_asked_both(on_gpu: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layer, "kineto_missing", lambda: "")
-    monkeypatch.setattr(
-        kineto_device, "events", lambda result: pytest.fail("Kineto recorded the GPU as well")
-    )
+    monkeypatch.setattr(kineto_device, "events", lambda result: pytest.fail("Kineto recorded the GPU as well"))
     with pyprof.profile(str(tmp_path / "net.sqlite"), collector="cupti"):
         torch.ones(2) + 1
 

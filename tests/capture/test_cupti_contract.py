@@ -25,9 +25,7 @@ from .stand_in import Fake, LibKineto, users_profile
 
 
 @pytest.fixture(params=[False, True], ids=["always", "by_activities"])
-def libkineto(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[LibKineto]:
+def libkineto(fake: Fake, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[LibKineto]:
     """A GPU, with a torch whose profiler always knows of it, or only if its first profile in the process asks."""
     monkeypatch.setattr(layer, "cupti_missing", lambda: "")
     monkeypatch.setattr(layer, "kineto_missing", lambda: "")
@@ -40,9 +38,7 @@ def kernels(path: Path) -> list[int]:
     return [number for (number,) in Recorded(path).query(f"select correlationId from {KERNEL} order by 1")]
 
 
-def test_the_first_window_and_the_second_have_their_kernels(
-    libkineto: LibKineto, fake: Fake, tmp_path: Path
-) -> None:
+def test_the_first_window_and_the_second_have_their_kernels(libkineto: LibKineto, fake: Fake, tmp_path: Path) -> None:
     for number in (1, 2):
         path = tmp_path / f"{number}.sqlite"
         with pyprof.profile(str(path), collector="cupti"):

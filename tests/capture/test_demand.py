@@ -124,9 +124,7 @@ def test_the_number_of_the_step_is_that_of_the_run(trigger: Callable[..., Comman
     assert numbers(tmp_path / "net.1.sqlite") == [6, 7]
 
 
-def test_marks_of_a_profile_that_is_over_are_the_scripts(
-    trigger: Callable[..., Command], tmp_path: Path
-) -> None:
+def test_marks_of_a_profile_that_is_over_are_the_scripts(trigger: Callable[..., Command], tmp_path: Path) -> None:
     with pyprof.profile(str(tmp_path / "own.sqlite"), active=2) as p:
         for i in range(6):
             torch.pow(x, i)
@@ -138,9 +136,7 @@ def test_marks_of_a_profile_that_is_over_are_the_scripts(
     assert numbers(tmp_path / "net.sqlite") == [4, 5]
 
 
-def test_a_window_of_the_script_ends_the_triggered_one(
-    trigger: Callable[..., Command], tmp_path: Path
-) -> None:
+def test_a_window_of_the_script_ends_the_triggered_one(trigger: Callable[..., Command], tmp_path: Path) -> None:
     pyprof.init()
     command = trigger("--steps", "9")
     marked(3)
@@ -200,9 +196,7 @@ def test_a_request_that_makes_no_sense_is_refused(trigger: Callable[..., Command
     assert control.session is None
 
 
-def test_a_process_that_ends_is_told_of(
-    trigger: Callable[..., Command], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_process_that_ends_is_told_of(trigger: Callable[..., Command], capsys: pytest.CaptureFixture[str]) -> None:
     pyprof.init()
     command = trigger()
     pyprof.shutdown()

@@ -99,9 +99,7 @@ def test_what_kineto_does_not_tell_is_unknown_not_zero() -> None:
         "graphId", "sharedMemory", "occupancy",
     }  # fmt: skip
     # Neither a graph nor an occupancy is ever 0: Kineto writes that where it has none.
-    (row,) = rows(
-        decode([kernel(**{"graph node id": 0, "graph id": 0, "est. achieved occupancy %": 0})]), KERNEL
-    )
+    (row,) = rows(decode([kernel(**{"graph node id": 0, "graph id": 0, "est. achieved occupancy %": 0})]), KERNEL)
     assert row["graphNodeId"] is row["graphId"] is row["occupancy"] is None
 
 
@@ -151,9 +149,7 @@ def test_sets_synchronisations_and_calls() -> None:
     wait, context = rows(records, SYNC)
     assert (wait["syncType"], wait["eventId"], wait["streamId"]) == (2, 12, 7)
     assert (context["syncType"], context["eventId"], context["streamId"]) == (4, None, None)
-    calls = [
-        (r["nameId"], r["eventClass"], r["globalTid"], r["correlationId"]) for r in rows(records, LAUNCH)
-    ]
+    calls = [(r["nameId"], r["eventClass"], r["globalTid"], r["correlationId"]) for r in rows(records, LAUNCH)]
     assert calls == [("cudaMemsetAsync", 0, 815, 3), ("cuLaunchKernel", 1, 816, 8)]
 
 
@@ -332,9 +328,7 @@ def test_records_join_windows_and_keep_the_first() -> None:
             [
                 kernel(correlation=number),
                 DeviceEvent("kernel", f"own{number}", 5000, 6000, 0, 7, number, {}),
-                DeviceEvent(
-                    "cuda_runtime", "cudaLaunchKernel", 100 * number, 100 * number + 5, 0, 1, number, {}
-                ),
+                DeviceEvent("cuda_runtime", "cudaLaunchKernel", 100 * number, 100 * number + 5, 0, 1, number, {}),
             ]
         )
         for number in (1, 2)
@@ -384,9 +378,7 @@ def leaves(events: list[tuple[int, int, int]]) -> list[int]:
     out = []
     for number, (thread, start, end) in enumerate(events):
         middle = (start + end) // 2
-        inside = [
-            e for e in events if e[0] == thread and e[1] <= middle <= e[2] and e[1] >= start and e[2] <= end
-        ]
+        inside = [e for e in events if e[0] == thread and e[1] <= middle <= e[2] and e[1] >= start and e[2] <= end]
         if len(inside) == 1:
             out.append(number)
     return out
@@ -469,9 +461,7 @@ def compare(path: Path, folder: Path) -> Any:
     return kernels
 
 
-def test_kernels_belong_to_the_operators_that_launched_them(
-    record: Record, gpu: None, tmp_path: Path
-) -> None:
+def test_kernels_belong_to_the_operators_that_launched_them(record: Record, gpu: None, tmp_path: Path) -> None:
     recorded = record(train)
     kernels = compare(recorded.path, tmp_path)
     number = kernels.correlation.iloc[0]
@@ -481,9 +471,7 @@ def test_kernels_belong_to_the_operators_that_launched_them(
     assert (str(first.device), first.stream, first.sil) == ("0", 7 + number % 2, 100 + number)
     # What the user wrote, looked up by hand.
     lines = Path(__file__).read_text().splitlines()
-    place = {
-        m: next(i for i, s in enumerate(lines, 1) if s.endswith("# LINE " + m)) for m in ("pool", "body")
-    }
+    place = {m: next(i for i, s in enumerate(lines, 1) if s.endswith("# LINE " + m)) for m in ("pool", "body")}
     conv = kernels[kernels.op == "conv2d"]
     assert set(conv.dir) == {"fprop", "bprop"}
     assert set(conv.module) == {"conv"}
@@ -515,9 +503,7 @@ def test_the_commands_read_such_a_file(record: Record, gpu: None, capsys: pytest
     assert prof(["-c", "op,kernel", str(recorded.path)]) == 0
 
 
-def test_the_file_has_the_tables_of_an_export(
-    record: Record, gpu: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_has_the_tables_of_an_export(record: Record, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     properties = SimpleNamespace(
         name="NVIDIA H100", total_memory=80 << 30, multi_processor_count=132, major=9, minor=0, warp_size=32,
         L2_cache_size=50 << 20, regs_per_multiprocessor=65536, shared_memory_per_multiprocessor=233472,
@@ -728,9 +714,7 @@ def whole_capture(graph: Any) -> None:
     torch.cuda.CUDAGraph.capture_end(graph)
 
 
-def test_a_capture_that_fails_or_is_thrown_away_is_none(
-    followed: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_capture_that_fails_or_is_thrown_away_is_none(followed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     graph: Any = Graph()
     torch.cuda.CUDAGraph.capture_begin(graph)
     assert len(captures) == 1
@@ -753,9 +737,7 @@ def test_a_capture_that_fails_or_is_thrown_away_is_none(
     assert followed == [0, 1]
 
 
-def test_a_capture_begins_when_our_waiting_has_ended(
-    followed: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_capture_begins_when_our_waiting_has_ended(followed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     waiting, graph = threading.Event(), Graph()
 
@@ -806,9 +788,7 @@ def test_a_window_inside_the_users_profile_says_who_had_the_gpu(record: Record, 
     pyprof.init()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         recorded = record(train)
-    assert (
-        recorded.table("PYPROF_META")["collector.missing"] == "the program's own torch.profiler was running"
-    )
+    assert recorded.table("PYPROF_META")["collector.missing"] == "the program's own torch.profiler was running"
     assert not recorded.query("select name from sqlite_master where name like 'CUPTI%'")
 
 
@@ -880,9 +860,7 @@ def test_the_command_says_it_too_and_records_the_rest(
     assert Recorded(path).ops
 
 
-def test_init_names_the_collector_of_later_windows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_names_the_collector_of_later_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pyprof.init(collector="cupti")
     for number, own in enumerate((None, "none")):
         with pyprof.profile(str(tmp_path / f"{number}.sqlite"), collector=own):

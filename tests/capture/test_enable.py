@@ -98,9 +98,7 @@ def stub(tmp_path: Path) -> Path:
 
 
 def test_what_fails_after_the_import_of_torch_is_one_sentence(enabled: Environment, stub: Path) -> None:
-    source = (
-        "import importlib.util as u; assert u.find_spec('torch'); import torch; import torch; print('end')"
-    )
+    source = "import importlib.util as u; assert u.find_spec('torch'); import torch; import torch; print('end')"
     run = enabled.run(stub, "-c", source, PYPROF_OUTPUT="net.sqlite", PYTHONPATH=f"{stub}:{ROOT}")
     assert (run.returncode, run.stdout) == (0, "torch True\nend\n")
     assert run.stderr.count("\n") == 1, run.stderr
@@ -154,9 +152,7 @@ def test_a_folder_that_cannot_be_written_and_a_file_of_others(
     monkeypatch.setattr(enabling, "file_of_environment", lambda: str(tmp_path / "nowhere" / enabling.NAME))
     assert start("enable", []) == 1
     error = capsys.readouterr().err
-    assert error.startswith(
-        f"pyprof enable: {tmp_path}/nowhere/{enabling.NAME} cannot be written (the folder does not"
-    )
+    assert error.startswith(f"pyprof enable: {tmp_path}/nowhere/{enabling.NAME} cannot be written (the folder does not")
     assert error.count("\n") == 1
     path = tmp_path / enabling.NAME
     path.write_text("import theirs\n")

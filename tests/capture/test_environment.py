@@ -113,16 +113,10 @@ def test_a_part_by_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_nonsense_is_one_sentence_and_the_program_goes_on(
     variables: dict[str, str], sentence: str, files: list[str], forks: Forks, tmp_path: Path
 ) -> None:
-    source = (
-        "import torch, pyprof\npyprof.init()\ntorch.ones(2)\npyprof.step()\nprint('end')\npyprof.init()\n"
-    )
+    source = "import torch, pyprof\npyprof.init()\ntorch.ones(2)\npyprof.step()\nprint('end')\npyprof.init()\n"
     code, program = forks.run(tmp_path, source, **variables)
     assert (code, program.stdout) == (0, "end\n")
-    lines = [
-        line
-        for line in program.stderr.splitlines()
-        if line.startswith("pyprof: ") and "nothing was" not in line
-    ]
+    lines = [line for line in program.stderr.splitlines() if line.startswith("pyprof: ") and "nothing was" not in line]
     assert len(lines) == 1
     assert sentence in lines[0]
     assert sorted(set(os.listdir(tmp_path)) - {"net.py"}) == files

@@ -249,9 +249,11 @@ def test_nothing_that_was_met_is_kept_alive(tmp_path: Path) -> None:
         del net, optimizer
         gc.collect()
         assert [reference() for reference in references] == [None] * 3
-    assert [
-        list(known) for known in (seen_objects.models, seen_objects.optimizers, seen_objects.loaders)
-    ] == [[], [], []]
+    assert [list(known) for known in (seen_objects.models, seen_objects.optimizers, seen_objects.loaders)] == [
+        [],
+        [],
+        [],
+    ]
     pyprof.shutdown()
 
 
@@ -281,9 +283,7 @@ def test_overhead_is_the_recorded_calls_times_what_one_costs(meta: dict[str, str
     assert found["per_module_ns"] > 0
     assert found["modules"] == 2 * 5 + 4  # the last forward is without the loss
     assert found["calls"] > 20
-    assert (
-        found["sites_ns"] == found["calls"] * found["per_call_ns"] + found["modules"] * found["per_module_ns"]
-    )
+    assert found["sites_ns"] == found["calls"] * found["per_call_ns"] + found["modules"] * found["per_module_ns"]
     assert 0 < found["sites_per_step_ns"] <= found["sites_ns"] // 2
     assert found["windows"] == 1
     assert found["window_ns"] > found["sites_ns"]
@@ -295,9 +295,7 @@ def test_overhead_has_the_pauses(record: Callable[..., Recorded], monkeypatch: p
     monkeypatch.setattr(pace, "_mallinfo", None)
     monkeypatch.setattr(pace, "MOST", 150)
     recorded = record(lambda: [torch.tanh(torch.ones(3)) for _ in range(100)])
-    lengths = [
-        length for (length,) in recorded.query("select end - start from PYPROF_PAUSE where what = 'reading'")
-    ]
+    lengths = [length for (length,) in recorded.query("select end - start from PYPROF_PAUSE where what = 'reading'")]
     meta = recorded.table("PYPROF_META")
     assert len(lengths) > 0
     assert (int(meta["overhead.pauses"]), int(meta["overhead.paused_ns"])) == (len(lengths), sum(lengths))
@@ -317,8 +315,6 @@ def test_calibration_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> N
     assert overhead.calibrate() is None
 
 
-@pytest.mark.parametrize(
-    "name", sorted({*facts._SINGLE, "switch", "model", "optimizer", "loader", "overhead"})
-)
+@pytest.mark.parametrize("name", sorted({*facts._SINGLE, "switch", "model", "optimizer", "loader", "overhead"}))
 def test_every_fact_is_documented(name: str) -> None:
     assert f"`{name}" in (ROOT / "docs" / "capture.md").read_text(encoding="utf-8")

@@ -151,11 +151,7 @@ def test_a_fault_anywhere_leaves_the_program_alone(
     assert len(seen) > 200
     wrong = []
     # A comprehension is a part of its function, as it is from Python 3.12 on.
-    targets = [
-        (target, count)
-        for target, count in sorted(seen.items())
-        if not target.endswith(("comp>", "genexpr>"))
-    ]
+    targets = [(target, count) for target, count in sorted(seen.items()) if not target.endswith(("comp>", "genexpr>"))]
     for number, (target, count) in enumerate(targets):
         if number % (PARTS if LONG else 4 * PARTS) == part:
             for which in sorted({1, count} if LONG and not part else {1}):

@@ -28,9 +28,7 @@ def grads(net: nn.Module) -> list[Tensor | None]:
     return [parameter.grad for parameter in net.parameters()]
 
 
-@features(
-    "conv net", "torch.nn.functional.conv2d", "torch.nn.functional.batch_norm", "torch.optim.SGD.zero_grad"
-)
+@features("conv net", "torch.nn.functional.conv2d", "torch.nn.functional.batch_norm", "torch.optim.SGD.zero_grad")
 def conv_net() -> Any:
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)
@@ -70,9 +68,7 @@ def fast_path() -> Any:
 @features("whole Transformer", "torch.nn.functional.layer_norm", "torch.nn.functional.dropout")
 def transformer() -> Any:
     net = nn.Transformer(8, 2, 1, 1, 16)
-    out = net(
-        torch.randn(3, 2, 8), torch.randn(2, 2, 8), tgt_mask=nn.Transformer.generate_square_subsequent_mask(2)
-    )
+    out = net(torch.randn(3, 2, 8), torch.randn(2, 2, 8), tgt_mask=nn.Transformer.generate_square_subsequent_mask(2))
     out.sum().backward()
     return [out, *grads(net)]
 
@@ -124,9 +120,7 @@ def layers() -> Any:
         nn.Fold(4, 2)(torch.randn(1, 4, 9)),
     ]
     out += [
-        nn.CTCLoss()(
-            torch.randn(5, 1, 4).log_softmax(2), torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2])
-        ),
+        nn.CTCLoss()(torch.randn(5, 1, 4).log_softmax(2), torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2])),
         nn.AdaptiveAvgPool2d(1)(torch.randn(1, 2, 3, 3)),
     ]
     x.sum().backward()
@@ -164,9 +158,7 @@ def copies() -> Any:
     fresh = Acting()
     fresh.load_state_dict(copy.deepcopy(net.state_dict()))
     x = torch.randn(2, 3)
-    identical = [
-        clone.act is F.gelu and clone.reduce is torch.sum and clone.method is Tensor.mul for clone in clones
-    ]
+    identical = [clone.act is F.gelu and clone.reduce is torch.sum and clone.method is Tensor.mul for clone in clones]
     tensor = pickle.loads(pickle.dumps(x))
     return [
         identical,
@@ -187,9 +179,7 @@ def module_hooks() -> Any:
     net[2].register_full_backward_hook(lambda module, gi, go: seen.append(gi[0].clone()))
     net.register_forward_hook(lambda module, args, out: seen.append("always"), always_call=True)
     handles = [
-        nn.modules.module.register_module_forward_hook(
-            lambda module, args, out: seen.append(type(module).__name__)
-        ),
+        nn.modules.module.register_module_forward_hook(lambda module, args, out: seen.append(type(module).__name__)),
         nn.modules.module.register_module_full_backward_hook(lambda module, gi, go: seen.append(len(gi))),
     ]
     try:
@@ -256,15 +246,11 @@ def own_call() -> Any:
     return [net(torch.ones(2), scale=2.0), nn.Module.__call__(net, torch.ones(1)), Counted.calls]
 
 
-@features(
-    "clipping, averaging, schedules", "torch._foreach_norm", "torch.optim.AdamW.step", "torch._foreach_mul_"
-)
+@features("clipping, averaging, schedules", "torch._foreach_norm", "torch.optim.AdamW.step", "torch._foreach_mul_")
 def training_tools() -> Any:
     net = nn.Linear(6, 3)
     optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
-    average = torch.optim.swa_utils.AveragedModel(
-        net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
-    )
+    average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     seen: list[str] = []
@@ -289,11 +275,7 @@ def optimizers() -> dict[str, Callable[[], Any]]:
     """Every optimizer of torch, in each form that it has."""
     out: dict[str, Callable[[], Any]] = {}
     for name, cls in vars(torch.optim).items():
-        if (
-            isinstance(cls, type)
-            and issubclass(cls, torch.optim.Optimizer)
-            and cls is not torch.optim.Optimizer
-        ):
+        if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer:
             has = inspect.signature(cls).parameters
             forms = [{"foreach": False}] if "foreach" in has else [{}]
             forms += [{form: True} for form in ("foreach", "fused") if form in has]

@@ -99,9 +99,7 @@ class Wrapper(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> Wrapper:
-        made = torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, dtype=inner.dtype, strides=inner.stride()
-        )
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, strides=inner.stride())
         made.inner = inner
         return made  # type: ignore[no-any-return]
 
@@ -202,9 +200,7 @@ def complex_numbers() -> Any:
 def quantised() -> Any:
     x = torch.quantize_per_tensor(torch.randn(4), 0.1, 10, torch.quint8)
     per_channel = torch.quantize_per_channel(torch.randn(2, 3), torch.ones(2), torch.zeros(2), 0, torch.qint8)
-    net = torch.ao.quantization.quantize_dynamic(
-        torch.nn.Sequential(torch.nn.Linear(3, 2)), {torch.nn.Linear}
-    )
+    net = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(3, 2)), {torch.nn.Linear})
     return [x, x.dequantize(), torch.relu(x), per_channel.int_repr(), net(torch.randn(1, 3))]
 
 
@@ -277,10 +273,7 @@ def modes() -> Any:
 def overrides() -> Any:
     torch.add(torch.ones(1), 1)
     listed = torch.overrides.get_overridable_functions()
-    names = [
-        torch.overrides.resolve_name(function)
-        for function in (torch.add, F.relu, Tensor.mul, torch.linalg.inv)
-    ]
+    names = [torch.overrides.resolve_name(function) for function in (torch.add, F.relu, Tensor.mul, torch.linalg.inv)]
     testing = torch.overrides.get_testing_overrides()
     return [sorted(len(value) for value in listed.values()), names, testing[torch.add].__name__, Tensor.mul in testing,
             torch.overrides.is_tensor_method_or_property(Tensor.add)]  # fmt: skip

@@ -47,9 +47,7 @@ class Counting:
 def compiled(backend: str, function: Callable[..., Any], *args: Any, **options: Any) -> list[Any]:
     """The result, the gradients of the arguments, and the code of the graphs."""
     counting = Counting(backend)
-    args = tuple(
-        arg.requires_grad_() if isinstance(arg, Tensor) and arg.is_floating_point() else arg for arg in args
-    )
+    args = tuple(arg.requires_grad_() if isinstance(arg, Tensor) and arg.is_floating_point() else arg for arg in args)
     out = torch.compile(function, backend=counting, **options)(*args)
     grads = torch.autograd.grad(out.square().sum(), args) if out.requires_grad else ()
     return [out, *grads, *counting.graphs, len(torch._dynamo.utils.counters["graph_break"])]
@@ -107,9 +105,7 @@ class Breaking(nn.Module):
 
 # The code that torch makes between graphs has no source ranges, which Python before 3.13 needs to tell a call.
 BETWEEN = (
-    ("torch.nonzero", "torch.unique")
-    if sys.version_info >= (3, 13)
-    else ("aten.aten::nonzero", "aten.aten::_unique2")
+    ("torch.nonzero", "torch.unique") if sys.version_info >= (3, 13) else ("aten.aten::nonzero", "aten.aten::_unique2")
 )
 
 
@@ -240,9 +236,7 @@ def trace() -> Any:
     net, x = nn.Sequential(nn.Linear(4, 4), nn.GELU()), torch.randn(2, 4)
     made = torch.jit.trace(net, x)
     traced = torch.jit.trace(body, torch.randn(3, 3))
-    graph = re.sub(
-        r"\.___torch_mangle_\d+", "", str(made.inlined_graph)
-    )  # a number of its own for each class
+    graph = re.sub(r"\.___torch_mangle_\d+", "", str(made.inlined_graph))  # a number of its own for each class
     return [graph, traced.code, made(x), traced(torch.randn(3, 3))]
 
 

@@ -122,9 +122,7 @@ def test_operators_lie_in_a_call_or_in_the_backward(step: Recorded) -> None:
     calls = [(call.start, call.end) for call in step.calls]
     nodes = [(op.start, op.end) for op in step.ops if decode(op.text).call.mod == "autograd"]  # type: ignore[union-attr]
     outside = [
-        op.name
-        for op in step.ops
-        if not any(start <= op.start and op.end <= end for start, end in calls + nodes)
+        op.name for op in step.ops if not any(start <= op.start and op.end <= end for start, end in calls + nodes)
     ]
     assert outside == []
     assert len(step.ops) > 100
@@ -156,9 +154,7 @@ def test_the_first_convolution_has_no_input_gradient(step: Recorded) -> None:
 
 def test_operator_arguments_bind_in_the_order_of_the_schema(record: Record) -> None:
     x = torch.ones(4, 3)
-    ops = record(
-        lambda: (torch.addmm(x[:, 0], x, x.t()), torch.cat([x, x], 1), x.half(), x.sum(0, keepdim=True))
-    ).ops
+    ops = record(lambda: (torch.addmm(x[:, 0], x, x.t()), torch.cat([x, x], 1), x.half(), x.sum(0, keepdim=True))).ops
     found = {op.name: op.args for op in ops}
     assert found["aten::addmm"] == [
         Tensor((4,), "float32", (3,)), Tensor((4, 3), "float32"), Tensor((3, 4), "float32", (1, 3)), 1, 1,
@@ -193,9 +189,7 @@ def test_file_says_who_wrote_it_and_on_what(step: Recorded) -> None:
     assert meta["torch"] == torch.__version__
     pid = os.getpid()
     assert step.query("select globalPid, pid from PROCESSES") == [(pid << 24, pid)]
-    assert step.query("select text, domainId, start from NVTX_EVENTS where eventType = 75") == [
-        ("pyprof", 1, 0)
-    ]
+    assert step.query("select text, domainId, start from NVTX_EVENTS where eventType = 75") == [("pyprof", 1, 0)]
     assert step.query("select count(*), count(distinct value) from StringIds")[0][0] > 0
     assert step.query("select value from StringIds group by value having count(*) > 1") == []
     assert step.table("PYPROF_LOST") == {}

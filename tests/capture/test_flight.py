@@ -59,9 +59,7 @@ def line(program: str, text: str) -> int:
 
 def read(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
-        facts = dict(
-            connection.execute("select name, value from PYPROF_META where name like 'flight.verdict.%'")
-        )
+        facts = dict(connection.execute("select name, value from PYPROF_META where name like 'flight.verdict.%'"))
     return [facts[f"flight.verdict.{number}"] for number in range(len(facts))]
 
 
@@ -107,9 +105,7 @@ for number in range(40):
 """
     run(forks, tmp_path, program)
     file = next(path for path in tmp_path.glob("*.sqlite") if read(path)[1].startswith("Step 30 "))
-    assert read(file)[2].startswith(
-        f"torch.autograd.backward at {tmp_path}/net.py:{line(program, '# planted')} took "
-    )
+    assert read(file)[2].startswith(f"torch.autograd.backward at {tmp_path}/net.py:{line(program, '# planted')} took ")
 
 
 def test_a_record_is_a_profile(forks: Forks, tmp_path: Path) -> None:
@@ -200,10 +196,7 @@ assert record.dump() is None
     assert Recorded(tmp_path / "net.sqlite").query("select count(*) from PYPROF_OP") > [(50,)]
     assert Recorded(tmp_path / "later.sqlite").ops
     numbers = [
-        [
-            number
-            for (number,) in Recorded(tmp_path / name).query("select number from PYPROF_STEP order by start")
-        ]
+        [number for (number,) in Recorded(tmp_path / name).query("select number from PYPROF_STEP order by start")]
         for name in ("flight.sqlite", "flight.1.sqlite")
     ]
     assert numbers == [list(range(30, 40)), list(range(40, 48))]

@@ -180,9 +180,7 @@ def test_in_a_call_between_two_bytecodes() -> None:
     assert not main_thread._waiting
 
 
-def test_in_the_window_of_a_flight_record_and_of_init(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_the_window_of_a_flight_record_and_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for begin in (pyprof.flight, lambda: pyprof.init(output="net.sqlite")):
         begin()
@@ -193,9 +191,7 @@ def test_in_the_window_of_a_flight_record_and_of_init(
 
 
 @pytest.mark.skipif(not hasattr(compiled._module, "collector_callback"), reason="not compiled")
-@pytest.mark.parametrize(
-    "begin", [pyprof.flight, lambda: pyprof.init(output="net.sqlite")], ids=["flight", "init"]
-)
+@pytest.mark.parametrize("begin", [pyprof.flight, lambda: pyprof.init(output="net.sqlite")], ids=["flight", "init"])
 def test_in_a_callback_of_the_collector(
     begin: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,9 +21,7 @@ from pyprof.capture.instrument.recorder import local, recorder
 from .conftest import Recorded
 
 # Not stacks.py: the end of `with self.lock` is a call to Python's tracer, but no place where Python looks for signals.
-OURS = tuple(
-    str(module.__file__) for module in (patch, modules, user_ranges, wrappers, lookups, compiled, arguments)
-)
+OURS = tuple(str(module.__file__) for module in (patch, modules, user_ranges, wrappers, lookups, compiled, arguments))
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL")}
 
 
@@ -35,9 +33,7 @@ class _Interrupt:
         self.raised = False
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if not (
-            frame.f_code.co_filename.startswith(OURS) or frame.f_code.co_name in ("add", "mul", "__add__")
-        ):
+        if not (frame.f_code.co_filename.startswith(OURS) or frame.f_code.co_name in ("add", "mul", "__add__")):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and not self.raised and frame.f_code.co_code[frame.f_lasti] in _CALLS:

@@ -100,9 +100,7 @@ def test_an_empty_recording_replaces_nothing(tmp_path: Path, capsys: pytest.Capt
     assert line.startswith(f"pyprof: nothing was recorded (0 operators, 0 calls), {path} stays as it was.")
 
 
-def test_the_first_empty_recording_is_written_with_a_hint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_empty_recording_is_written_with_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "net.sqlite"
     with pyprof.profile(str(path)):
         pass

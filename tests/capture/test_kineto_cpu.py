@@ -23,9 +23,7 @@ NEW = {
 
 def profile() -> Any:
     shapes, rest = True, (False, False, False, False)
-    config = _profiler.ProfilerConfig(
-        _profiler.ProfilerState.KINETO, shapes, *rest, _profiler._ExperimentalConfig()
-    )
+    config = _profiler.ProfilerConfig(_profiler.ProfilerState.KINETO, shapes, *rest, _profiler._ExperimentalConfig())
     activities = {_profiler.ProfilerActivity.CPU}
     _autograd._prepare_profiler(config, activities)
     _autograd._enable_profiler(config, activities)

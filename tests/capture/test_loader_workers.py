@@ -324,9 +324,7 @@ def test_without_workers_there_is_no_table(tmp_path: Path) -> None:
     with pyprof.profile(str(tmp_path / "net.sqlite")):
         consume(DataLoader(Sleeps(2), 1))
     assert rows(tmp_path / "net.sqlite") == []
-    assert (
-        not {"loader.0.workers_recorded", "loader_workers.0.workers"} & facts(tmp_path / "net.sqlite").keys()
-    )
+    assert not {"loader.0.workers_recorded", "loader_workers.0.workers"} & facts(tmp_path / "net.sqlite").keys()
 
 
 @pytest.mark.parametrize("name", ["_timed", "SharedLog", "follow"])

@@ -109,9 +109,7 @@ def test_after_a_step_what_is_allocated_is_what_lives(record: Record) -> None:
             living[event.address] = event.bytes
         else:
             living.pop(event.address)
-    expected = {
-        g.untyped_storage().data_ptr(): g.untyped_storage().nbytes() for g in gradients if g is not None
-    }
+    expected = {g.untyped_storage().data_ptr(): g.untyped_storage().nbytes() for g in gradients if g is not None}
     assert living == expected
     assert found[-1].allocated - (found[0].allocated - found[0].bytes) == sum(expected.values())
 
@@ -199,9 +197,7 @@ def test_a_window_that_another_thread_closes_is_told_and_the_next_one_works(tmp_
         thread.start()
         thread.join()
         lost = Recorded(path).table("PYPROF_LOST")
-        assert lost == {
-            "operators and memory: the window was closed by another thread than the one that opened it": 1
-        }
+        assert lost == {"operators and memory: the window was closed by another thread than the one that opened it": 1}
         pyprof.start(str(path), memory=True)
         x = torch.empty(20)
         del x

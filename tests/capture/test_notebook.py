@@ -28,9 +28,7 @@ def expected(recorded: Recorded) -> None:
     lines = {call.name: call.user_lines for call in recorded.calls}
     assert lines["torch.exp"][-2:] == ["In [3]:2", "In [2]:3"]
     assert lines["torch.tanh"][-1] == lines["Tensor.item"][-1] == "In [4]:1"
-    texts = dict(
-        recorded.query("select path, text from PYPROF_SOURCE join PYPROF_SOURCE_TEXT using (sha256)")
-    )
+    texts = dict(recorded.query("select path, text from PYPROF_SOURCE join PYPROF_SOURCE_TEXT using (sha256)"))
     assert {name: texts[name].rstrip("\n") for name in ("In [2]", "In [3]", "In [4]")} == {
         f"In [{number}]": CELLS[number - 1] for number in (2, 3, 4)
     }

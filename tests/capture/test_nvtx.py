@@ -145,9 +145,7 @@ class LeNet(nn.Module):
 
 
 NET_LINE = next(
-    number
-    for number, line in enumerate(Path(HERE).read_text().splitlines(), 1)
-    if line.rstrip().endswith("# OUT")
+    number for number, line in enumerate(Path(HERE).read_text().splitlines(), 1) if line.rstrip().endswith("# OUT")
 )
 
 
@@ -329,9 +327,7 @@ def test_classic_marks_recurrent_modules(tool: Tool) -> None:
     assert decode(module) == ModuleMarker("LSTMCell", "3, 4")
     tensor = "{'name': '', 'type': 'tensor', 'shape': (2, %d), 'dtype': 'float32'}"
     assert arguments == (
-        "{'mod': 'LSTMCell', 'op': 'forward', 'args': ["
-        + ", ".join((tensor % 3, tensor % 4, tensor % 4))
-        + "]}"
+        "{'mod': 'LSTMCell', 'op': 'forward', 'args': [" + ", ".join((tensor % 3, tensor % 4, tensor % 4)) + "]}"
     )
     assert tool.check_balance() == 3
 
@@ -364,9 +360,7 @@ def test_both_forms_are_read_back_alike(tool: Tool, tmp_path: Path) -> None:
         pyprof.init(nvtx=mode)
         step()
         pyprof.shutdown()
-        tables.append(
-            pyprof.load(nsys_file(tmp_path / f"{mode}.sqlite", tool.log)).table.astype(object).fillna("none")
-        )
+        tables.append(pyprof.load(nsys_file(tmp_path / f"{mode}.sqlite", tool.log)).table.astype(object).fillna("none"))
     registered, classic = tables
     for column in ("op", "mod", "params", "layer", "dir", "flops", "bytes"):
         values = [list(table[column]) for table in tables]
@@ -381,10 +375,7 @@ def test_both_forms_are_read_back_alike(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_functions_keep_their_identity(tool: Tool) -> None:
-    kept = {
-        name: getattr(F, name)
-        for name in ("relu", "gelu", "conv2d", "linear", "scaled_dot_product_attention")
-    }
+    kept = {name: getattr(F, name) for name in ("relu", "gelu", "conv2d", "linear", "scaled_dot_product_attention")}
     method, apply = torch.Tensor.mul, torch.autograd.Function.apply
     pyprof.init()
     assert {name: getattr(F, name) for name in kept} == kept
@@ -556,9 +547,7 @@ def test_modes_work_without_a_listener(tmp_path: Path) -> None:
         assert Recorded(tmp_path / "net.sqlite").names == ["torch.exp"]
 
 
-def test_forced_ranges_and_a_file_go_together(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forced_ranges_and_a_file_go_together(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool.listens = False
     pyprof.init(nvtx="registered")
     torch.exp(x)
@@ -573,9 +562,7 @@ def test_forced_ranges_and_a_file_go_together(
     assert tool.names == ["torch.exp", "torch.zeros", "torch.eye", "torch.tanh"]
 
 
-def test_a_full_window_goes_on_writing_ranges(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_window_goes_on_writing_ranges(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool.listens = False
     pyprof.init(nvtx="registered")
     with pyprof.profile(str(tmp_path / "net.sqlite"), max_events=20):
@@ -638,9 +625,7 @@ def test_under_a_tool_there_is_no_file(
     assert "NSYS_PROFILING_SESSION_ID" in said
 
 
-def test_with_ranges_off_a_tool_changes_nothing(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_ranges_off_a_tool_changes_nothing(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "7")
     pyprof.init(nvtx="off")
     with_profile(tmp_path / "net.sqlite")
@@ -648,9 +633,7 @@ def test_with_ranges_off_a_tool_changes_nothing(
     assert tool.log == []
 
 
-def test_a_tool_that_does_not_listen_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_a_tool_that_does_not_listen_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "7")
     with_profile(tmp_path / "net.sqlite")
     said = capsys.readouterr().err

@@ -41,9 +41,7 @@ CASES: list[tuple[str, Callable[[], torch.Tensor], int]] = [
 
 
 @pytest.mark.parametrize(("name", "function", "size"), CASES)
-def test_a_tensor_that_is_passed_twice_is_read_once(
-    name: str, function: Callable[[], torch.Tensor], size: int
-) -> None:
+def test_a_tensor_that_is_passed_twice_is_read_once(name: str, function: Callable[[], torch.Tensor], size: int) -> None:
     calls = pyprof.estimate(function)
     assert calls.loc[calls["op"] == name, "bytes"].tolist() == [size]
 

@@ -61,9 +61,7 @@ def test_the_page_names_every_option_and_says_something_of_it(heading: str, list
     named = {span: ours for option, ours in rows(heading) for span in re.findall("`([^`]+)`", option)}
     options = [option.strip() for option in listed.split("|")]
     assert [option for option in options if option not in named] == []
-    assert all(
-        ours.startswith(("always", "not yet", "not applicable")) or "`" in ours for ours in named.values()
-    )
+    assert all(ours.startswith(("always", "not yet", "not applicable")) or "`" in ours for ours in named.values())
 
 
 def test_every_option_of_ours_on_the_page_exists(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,10 +100,7 @@ def test_the_command_line_asks_for_all_four(forks: Forks, tmp_path: Path) -> Non
     assert int(facts["memory.events"]) > 0
     assert (facts["io.accesses"], facts["api_backtrace.threshold_ns"]) == ("1", "0")
     assert "samples" in facts
-    frames = [
-        frame
-        for (frame,) in recorded.query("select value from PYPROF_STACK join StringIds s on frameId = s.id")
-    ]
+    frames = [frame for (frame,) in recorded.query("select value from PYPROF_STACK join StringIds s on frameId = s.id")]
     assert f"{tmp_path / 'net.py'}:4" in frames
     assert not [frame for frame in frames if frame.startswith(OURS) or "runpy" in frame]
 
@@ -281,17 +276,15 @@ def test_values_that_a_program_reads_and_compiles_are_the_same(record: Record, t
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-def test_a_fault_in_an_option_is_counted_and_the_others_go_on(
-    record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_in_an_option_is_counted_and_the_others_go_on(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError
 
     monkeypatch.setattr("pyprof.capture.extras.file_access.FileAccess.start", fails)
     recorded = record(lambda: torch.ones(1).item(), **ALL)
-    assert [
-        count for reason, count in recorded.table("PYPROF_LOST").items() if "fails failed (OSError)" in reason
-    ] == [1]
+    assert [count for reason, count in recorded.table("PYPROF_LOST").items() if "fails failed (OSError)" in reason] == [
+        1
+    ]
     assert recorded.query("select count(*) from PYPROF_API")[0][0] == 1
 
 

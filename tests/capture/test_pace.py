@@ -92,9 +92,7 @@ def test_steps_after_the_bound_are_parts(forks: Forks, tmp_path: Path) -> None:
 
 
 def test_the_whole_recording_is_without_readings(forks: Forks, tmp_path: Path) -> None:
-    code, done = forks.run(
-        tmp_path, PROGRAM.format(counts=[1000]).replace("p.step()", "pass"), prelude=PRELUDE
-    )
+    code, done = forks.run(tmp_path, PROGRAM.format(counts=[1000]).replace("p.step()", "pass"), prelude=PRELUDE)
     assert code == 0, done.stderr
     recorded = Recorded(tmp_path / "net.sqlite")
     paused = sum(stop - start for start, stop in recorded.query("select start, end from PYPROF_PAUSE"))

@@ -215,9 +215,7 @@ def test_nodes_of_a_double_backward_belong_to_the_forward(record: Record) -> Non
     inside = [row for row in found if row["seqId"] and (row["fwdThread"], row["seqId"][0]) not in note.nodes]
     assert {"MulBackward0", "PowBackward0"} <= {row["kShortName"] for row in inside}
     for row in inside:
-        assert {
-            int(frame.rpartition(":")[2]) for frame in row["trace"] if frame.startswith(__file__)
-        } & forward
+        assert {int(frame.rpartition(":")[2]) for frame in row["trace"] if frame.startswith(__file__)} & forward
 
 
 class Shared(nn.Module):
@@ -268,9 +266,7 @@ def test_parameters_are_named_in_every_window(tmp_path: Path) -> None:
 
 def test_hooks_of_parameters_go_with_the_window(record: Record) -> None:
     net, seen = Shared(), []
-    handle = net.scale.register_post_accumulate_grad_hook(
-        lambda parameter: seen.append(parameter.grad.item())
-    )
+    handle = net.scale.register_post_accumulate_grad_hook(lambda parameter: seen.append(parameter.grad.item()))
     record(lambda: net(torch.ones(1, 3)).sum().backward())
     assert len(seen) == 1
     assert [parameter._post_accumulate_grad_hooks for parameter in net.first.parameters()] == [None, None]
@@ -355,16 +351,13 @@ def test_operators_of_a_compiled_region_have_the_place_of_its_call(tmp_path: Pat
     inside = [row for row in rows if (row["module"] or "").startswith("OptimizedModule")]
     source, first = inspect.getsourcelines(test_operators_of_a_compiled_region_have_the_place_of_its_call)
     forward, call = (
-        str(first + next(n for n, line in enumerate(source) if text in line))
-        for text in ("def forward", "y = model")
+        str(first + next(n for n, line in enumerate(source) if text in line)) for text in ("def forward", "y = model")
     )
     for direction, products in (("fprop", ["addmm", "addmm"]), ("bprop", ["mm", "mm", "mm"])):
         own = [row for row in inside if row["dir"] == direction]
         lines = {row["trace"][-1].rpartition(":")[2] for row in own}
         assert call in lines <= {call, forward}  # the compiled code stands for the whole of `forward`
-        assert [
-            row["op"][0].removeprefix("aten::") for row in own if row["kLongName"].endswith("mm")
-        ] == products
+        assert [row["op"][0].removeprefix("aten::") for row in own if row["kLongName"].endswith("mm")] == products
 
 
 def test_inductor_records_its_kernels_in_a_window(tmp_path: Path) -> None:

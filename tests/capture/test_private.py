@@ -182,9 +182,7 @@ def test_without_a_name_all_else_is_recorded(
 
 @pytest.mark.long
 @pytest.mark.parametrize("changed", [False, True])
-@pytest.mark.parametrize(
-    ("name", "kept"), [(name, kept) for names, kept in NAMES.items() for name in names], ids=str
-)
+@pytest.mark.parametrize(("name", "kept"), [(name, kept) for names, kept in NAMES.items() for name in names], ids=str)
 def test_each_name_alone(
     name: str, kept: str, changed: bool, plain: list[str], compiler_forks: Forks, tmp_path: Path
 ) -> None:
@@ -215,9 +213,7 @@ def test_what_cannot_be_patched_is_left_alone(
 @pytest.mark.parametrize("version", ["2.1.2+cu118", "1.13.0"])
 def test_a_torch_that_is_too_old_is_one_sentence(version: str, compiler_forks: Forks, tmp_path: Path) -> None:
     prelude = f"import torch\ntorch.__version__ = {version!r}\n"
-    program = (
-        "import torch, pyprof\nwith pyprof.profile() as p:\n    torch.ones(1)\n    p.step()\nprint('done')\n"
-    )
+    program = "import torch, pyprof\nwith pyprof.profile() as p:\n    torch.ones(1)\n    p.step()\nprint('done')\n"
     sentence = f"recording needs torch 2.4 or later, and this is torch {version}. "
     code, done = compiler_forks.run(tmp_path, program, prelude=prelude)
     assert (code, done.stdout) == (0, "done\n")

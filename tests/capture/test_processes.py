@@ -238,8 +238,7 @@ def test_ranks_that_the_script_starts_are_recorded(
 def test_the_rank_that_the_environment_had_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "7")
     look = (
-        "import os; os.environ['RANK'] = '8'; from pyprof.capture.environment import ranks; "
-        "print(ranks._launched_as())"
+        "import os; os.environ['RANK'] = '8'; from pyprof.capture.environment import ranks; print(ranks._launched_as())"
     )
     run = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "7\n"

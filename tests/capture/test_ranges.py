@@ -77,9 +77,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("body", WAYS, ids=lambda body: body.__name__)
-def test_nested_layers_are_joined_and_the_ranges_are_in_the_file(
-    body: Callable[[], None], record: Record
-) -> None:
+def test_nested_layers_are_joined_and_the_ranges_are_in_the_file(body: Callable[[], None], record: Record) -> None:
     recorded = record(body)
     assert recorded.call("torch.tanh").marker.layer == ("outer", "inner")
     assert recorded.ranges == [("layer:outer", 59), ("layer:inner", 59)]
@@ -92,9 +90,7 @@ def push_and_pop() -> list[int]:
 
 
 def test_depths_are_those_of_torch_and_without_cuda_those_of_our_own_count(record: Record) -> None:
-    expected = (
-        push_and_pop() if hasattr(torch._C, "_nvtx") else [0, 1, 1, 0]
-    )  # the CPU build's functions raise
+    expected = push_and_pop() if hasattr(torch._C, "_nvtx") else [0, 1, 1, 0]  # the CPU build's functions raise
     found: list[list[int]] = []
     record(lambda: found.append(push_and_pop()))
     assert found == [expected]

@@ -106,9 +106,7 @@ def test_original_script_alone_then_parse_and_prof(compiler_forks: Forks, tmp_pa
     parsed = python(tmp_path, str(folder / "parse" / "parse.py"), "net.sqlite")
     assert parsed.returncode == 0, parsed.stderr
     (tmp_path / "net.dict").write_text(parsed.stdout)
-    table = python(
-        tmp_path, str(folder / "prof" / "prof.py"), "--csv", "-c", "dir,op,trace", "net.dict"
-    ).stdout
+    table = python(tmp_path, str(folder / "prof" / "prof.py"), "--csv", "-c", "dir,op,trace", "net.dict").stdout
     assert '"fprop","conv2d","net.py:15"' in table.replace(f"{tmp_path}/", "")
     assert '"bprop","conv2d","net.py:15"' in table.replace(f"{tmp_path}/", "")
 
@@ -198,9 +196,7 @@ def test_window_of_a_rank_of_multiprocessing_is_a_file_of_its_own(forks: Forks, 
     assert Recorded(tmp_path / "net.rank1.sqlite").names == ["torch.ones"]
 
 
-def test_calls_of_the_cuda_runtime_open_the_window_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_of_the_cuda_runtime_open_the_window_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.cuda.cudart() of a build with CUDA gives this module; here one stands in for it."""
     import types
 
@@ -320,9 +316,7 @@ def test_traceback_is_the_scripts_own(tmp_path: Path, run: Run) -> None:
         ),
     ],
 )
-def test_a_window_of_the_script_replaces_the_whole_run(
-    source: str, names: list[str], tmp_path: Path, run: Run
-) -> None:
+def test_a_window_of_the_script_replaces_the_whole_run(source: str, names: list[str], tmp_path: Path, run: Run) -> None:
     done = run(f"import pyprof, torch\ntorch.eye(2)\n{source}\n")
     assert done.returncode == 0, done.stderr
     recorded = Recorded(tmp_path / "net.sqlite")
@@ -402,9 +396,7 @@ def test_run_ends_although_the_compiler_left_its_pool_open(compiler_forks: Forks
         "import torch\nnet = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()))\n"
         "net(torch.ones(2, 4)).sum().backward()\nprint('trained')\n"
     )
-    code, done = compiler_forks.whole().run(
-        tmp_path, source, "run", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty")
-    )
+    code, done = compiler_forks.whole().run(tmp_path, source, "run", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty"))
     assert (code, done.stdout) == (0, "trained\n"), done.stderr
     assert Recorded(tmp_path / "net.sqlite").ops
 
@@ -418,9 +410,7 @@ def test_a_program_that_leaves_at_once_does_so(forks: Forks, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "start", ["threading.Thread(target=wait, name='stuck')", "ThreadPoolExecutor(1, 'stuck').submit(wait)"]
 )
-def test_a_thread_that_does_not_end_is_named_and_ctrl_c_writes(
-    start: str, forks: Forks, tmp_path: Path
-) -> None:
+def test_a_thread_that_does_not_end_is_named_and_ctrl_c_writes(start: str, forks: Forks, tmp_path: Path) -> None:
     source = (
         "import atexit, threading, torch\nfrom concurrent.futures import ThreadPoolExecutor\n"
         "atexit.register(print, 'atexit')\n"

@@ -23,9 +23,7 @@ from pyprof.capture.extras.stack_rows import StackRows
 from .conftest import Recorded
 
 Record = Callable[..., Recorded]
-linux = pytest.mark.skipif(
-    not Path("/proc/self/schedstat").exists(), reason="the system tells no time of threads"
-)
+linux = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system tells no time of threads")
 
 
 def samples(recorded: Recorded) -> list[tuple[int, str, int | None]]:

@@ -51,9 +51,7 @@ def _recorded(path: Path) -> tuple[int, int]:
     return recorded.names.count("torch.tanh"), sum(name == "aten::tanh" for (name,) in operators)
 
 
-def test_ctrl_c_while_torchs_records_are_read_loses_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_torchs_records_are_read_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_mallinfo", None)
     monkeypatch.setattr(pace, "MOST", 150)
     monkeypatch.setattr(kineto, "arguments", _once(kineto.arguments))
@@ -71,9 +69,7 @@ def test_ctrl_c_while_torchs_records_are_read_loses_none(
     assert _recorded(path) == (done + 6, done + 6)  # with the call that was interrupted when it had returned
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), [(kineto, "arguments"), (recording, "resolve"), (session, "write")]
-)
+@pytest.mark.parametrize(("module", "name"), [(kineto, "arguments"), (recording, "resolve"), (session, "write")])
 def test_ctrl_c_while_the_file_is_made_comes_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:

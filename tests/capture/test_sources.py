@@ -111,9 +111,7 @@ def test_what_cannot_be_read_is_not_there(path: str, text: bytes | None, tmp_pat
     assert sources.read([str(tmp_path / path)]) == ([], 0)
 
 
-def test_sizes_are_bounded_and_what_is_left_out_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_are_bounded_and_what_is_left_out_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "LARGEST", 100)
     monkeypatch.setattr(sources, "MOST", 150)
     for name, size in (("a.py", 101), ("b.py", 90), ("c.py", 70), ("d.py", 60)):

@@ -79,10 +79,7 @@ CHANGES = {
 }  # fmt: skip
 CACHES = {"cache", "lru_cache"}
 FOLDER = ROOT / "pyprof" / "capture"
-SOURCES = {
-    ".".join(path.relative_to(FOLDER).with_suffix("").parts): path.read_text()
-    for path in FOLDER.rglob("*.py")
-}
+SOURCES = {".".join(path.relative_to(FOLDER).with_suffix("").parts): path.read_text() for path in FOLDER.rglob("*.py")}
 
 
 def last_name(node: ast.AST) -> str:

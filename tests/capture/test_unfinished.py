@@ -159,9 +159,7 @@ def test_threads_that_all_read_and_wait_lose_no_recording(forks: Forks, tmp_path
     assert code == 0, done.stderr
     assert not [line for line in done.stderr.splitlines() if "pyprof:" in line or "Exception" in line]
     recorded = Recorded(tmp_path / "net.sqlite")
-    assert {reason.partition(":")[0] for reason in recorded.table("PYPROF_LOST")} <= {
-        "stretches without operators"
-    }
+    assert {reason.partition(":")[0] for reason in recorded.table("PYPROF_LOST")} <= {"stretches without operators"}
     assert recorded.query("select count(*) from PYPROF_STEP") == [(600,)]
 
 
@@ -198,9 +196,7 @@ def test_a_thread_that_is_gone_has_left_everything() -> None:
     thread = threading.Thread(target=lambda: numbers.append(threading.get_native_id()))
     thread.start()
     thread.join()
-    while Path(
-        f"/proc/self/task/{numbers[0]}"
-    ).exists():  # Python is done with it a little earlier than the system
+    while Path(f"/proc/self/task/{numbers[0]}").exists():  # Python is done with it a little earlier than the system
         time.sleep(0.001)
     open_ = Unfinished()
     open_.note([Function(numbers[0], "region", True, False, False)], {})

@@ -310,9 +310,7 @@ def test_the_users_profiler_before_a_window_and_after_it_is_whole(tmp_path: Path
 def test_kineto_prints_nothing(forks: Forks, tmp_path: Path) -> None:
     """In a process of its own: torch reads its switch once, at its first profile."""
     path = tmp_path / "net.sqlite"
-    program = (
-        f"import torch, pyprof\nx = torch.ones(2)\nwith pyprof.profile({str(path)!r}):\n    torch.tanh(x)\n"
-    )
+    program = f"import torch, pyprof\nx = torch.ones(2)\nwith pyprof.profile({str(path)!r}):\n    torch.tanh(x)\n"
     _, done = forks.run(tmp_path, program, prelude="import os\nos.environ.pop('KINETO_LOG_LEVEL', None)\n")
     assert done.stderr == f"{path}: 1 operator, 1 call\n"
 
@@ -418,9 +416,7 @@ def test_windows_leave_nothing_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jump", [-5_000_000_000, 5_000_000_000])
-def test_a_clock_that_is_set_in_a_window_is_told(
-    jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_in_a_window_is_told(jump: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a machine's time is corrected. No interval ends before it begins."""
     from pyprof.capture import recording, session
     from pyprof.capture.environment import clock

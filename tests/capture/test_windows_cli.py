@@ -243,9 +243,7 @@ def test_a_main_thread_that_only_waits_does_not_hold_up_the_window(tmp_path: Pat
         (["--duration=-2"], "--duration -2: expected seconds"),
     ],
 )
-def test_options_that_do_not_fit_are_one_sentence(
-    options: list[str], sentence: str, tmp_path: Path, run: Run
-) -> None:
+def test_options_that_do_not_fit_are_one_sentence(options: list[str], sentence: str, tmp_path: Path, run: Run) -> None:
     code, error = run("open('ran', 'w')", *options)
     assert code == 2
     assert error.startswith("pyprof run: ")
@@ -265,9 +263,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
 
 @pytest.mark.parametrize("begin", ["", "pyprof.init()\n"])
 @pytest.mark.parametrize("loop", [MARKED, TRAINED])
-def test_under_a_tool_steps_choose_the_ranges(
-    loop: str, begin: str, tool: Tool, tmp_path: Path, run: Run
-) -> None:
+def test_under_a_tool_steps_choose_the_ranges(loop: str, begin: str, tool: Tool, tmp_path: Path, run: Run) -> None:
     code, error = run(begin + loop, "--steps", "2:4")
     assert code == 0, error
     assert [call.call.args[1].value for call in tool.calls if call.call.op == "pow"] == [2, 3]

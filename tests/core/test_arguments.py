@@ -55,9 +55,7 @@ def test_help_has_one_spelling() -> None:
         (["--max_evnets", "3"], "Did you mean --max-events?"),
     ],
 )
-def test_an_unknown_option_names_the_nearest(
-    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_option_names_the_nearest(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parser().parse_args(words)
     assert caught.value.code == 2
@@ -115,12 +113,8 @@ def test_without_arguments_commands_and_reports_are_listed(capsys: pytest.Captur
 
 
 def test_a_pyarrow_that_needs_another_numpy_is_a_sentence(tmp_path: Path, root: Path) -> None:
-    (tmp_path / "pyarrow.py").write_text(
-        "raise ImportError('pyarrow requires NumPy 2.0 or newer, found 1.26.4')"
-    )
-    code = (
-        "import sys; from pyprof.commands.main import main; sys.exit(main(['report', 'op_type', 'x.sqlite']))"
-    )
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('pyarrow requires NumPy 2.0 or newer, found 1.26.4')")
+    code = "import sys; from pyprof.commands.main import main; sys.exit(main(['report', 'op_type', 'x.sqlite']))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": f"{tmp_path}:{root}"}, capture_output=True, text=True
     )

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from pyprof.core.intervals import Nesting, clip, groups, nesting_order, order_by, too_deep
 
 # Few distinct times, so that intervals touch, coincide and vanish all the time.
-pairs = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1])), max_size=14
-)
+pairs = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1])), max_size=14)
 
 
 def arrays(intervals: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -71,9 +69,7 @@ def test_innermost_is_the_last_that_began_and_has_not_ended(intervals):
     start, end = arrays(intervals)
     end, _ = clip(start, end)
     times = np.arange(-1, 22)
-    expected = [
-        max((i for i in range(len(start)) if encloses(start[i], end[i], time)), default=-1) for time in times
-    ]
+    expected = [max((i for i in range(len(start)) if encloses(start[i], end[i], time)), default=-1) for time in times]
     assert Nesting(start, end).innermost(times).tolist() == expected
 
 
@@ -86,9 +82,7 @@ def test_parent_and_depth(intervals):
     def above(i: int) -> list[int]:
         """What an interval stands in; an empty one stands in those of the same moment that come before it."""
         return [
-            j
-            for j in range(i)
-            if encloses(start[j], end[j], start[i]) or (start[j] == end[j] == start[i] == end[i])
+            j for j in range(i) if encloses(start[j], end[j], start[i]) or (start[j] == end[j] == start[i] == end[i])
         ]
 
     assert nest.depth.tolist() == [len(above(i)) for i in range(len(start))]
@@ -136,9 +130,7 @@ def test_what_is_left_of_deep_intervals_is_as_deep_as_allowed(events, limit):
         mine = np.flatnonzero(thread == number)
         order = mine[nesting_order(start[mine], end[mine], np.negative)]
         clipped, _ = clip(start[order], end[order])
-        if (
-            len(order) and (clipped == end[order]).all()
-        ):  # nested: exactly those are left out that are too deep
+        if len(order) and (clipped == end[order]).all():  # nested: exactly those are left out that are too deep
             assert deep[order].tolist() == (Nesting(start[order], clipped).depth >= limit).tolist()
         kept = order[~deep[order]]
         if len(kept):

@@ -44,9 +44,7 @@ tensors = st.lists(st.tuples(sizes, sizes), max_size=4).flatmap(
 )
 scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | words
 others = st.builds(Other, st.sampled_from(["dtype", "device", "Generator", "MyConfig"]), words)
-values = st.recursive(
-    scalars | tensors | others, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=8
-)
+values = st.recursive(scalars | tensors | others, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=8)
 calls = st.builds(Call, words, words, st.lists(st.builds(Arg, words, values), max_size=4).map(tuple))
 
 
@@ -152,8 +150,7 @@ suffixes = st.sampled_from(
 )  # fmt: skip
 ranges = st.builds(
     lambda head, tail, end: head + "".join(tail) + end,
-    st.sampled_from(["aten::mm", "MulBackward0", "", "{", "{'mod': 'a', 'callid': 3, 'op': 'b'", "x, y", "é"])
-    | words,
+    st.sampled_from(["aten::mm", "MulBackward0", "", "{", "{'mod': 'a', 'callid': 3, 'op': 'b'", "x, y", "é"]) | words,
     st.lists(suffixes, max_size=4),
     st.sampled_from(["", "", " ", "x"]),
 )
@@ -171,9 +168,7 @@ def test_columns_of_texts_are_split_as_single_texts_are(column):
     assert found == [split(text) for text in column]
 
 
-@given(
-    st.permutations([", seq = 12", ", op_id = 40", ", sizes = [[2, 3], []]", ", input_op_ids = [[7,0],[]]"])
-)
+@given(st.permutations([", seq = 12", ", op_id = 40", ", sizes = [[2, 3], []]", ", input_op_ids = [[7,0],[]]"]))
 def test_suffixes_of_torch_come_in_any_order(tail):
     text, seq, operator = split("aten::mm" + "".join(tail))
     assert (text, seq, operator) == ("aten::mm, sizes = [[2, 3], []]", 12, True)

@@ -50,9 +50,7 @@ def sites(draw: st.DrawFn) -> Site:
 
 def column(draw: st.DrawFn, n: int) -> Column:
     values = draw(st.lists(optional, min_size=n, max_size=n))
-    return Column(
-        np.array([v or 0 for v in values], np.int64), np.array([v is not None for v in values], bool)
-    )
+    return Column(np.array([v or 0 for v in values], np.int64), np.array([v is not None for v in values], bool))
 
 
 def triples(draw: st.DrawFn, n: int) -> np.ndarray:
@@ -97,9 +95,7 @@ def test_a_name_that_looks_like_the_end_of_a_text_keeps_its_number(tmp_path):
           > 5 sgemm
           > 5 sgemm"""))  # fmt: skip
     text = [str(row) for row in build.read(path)]
-    assert [ast.literal_eval(line)["seqMarker"] for line in text] == [
-        [", seq = 5', 'dir': 'bprop, seq = 3"]
-    ] * 2
+    assert [ast.literal_eval(line)["seqMarker"] for line in text] == [[", seq = 5', 'dir': 'bprop, seq = 3"]] * 2
     assert list(lines(read(text))) == text
 
 

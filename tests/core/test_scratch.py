@@ -72,9 +72,7 @@ def reading(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_a_command_leaves_nothing(
-    number: signal.Signals, tmp_path: Path, top: Path
-) -> None:
+def test_a_signal_that_ends_a_command_leaves_nothing(number: signal.Signals, tmp_path: Path, top: Path) -> None:
     with reading(tmp_path) as child:
         child.send_signal(number)
         assert child.wait() == -number

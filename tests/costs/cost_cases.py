@@ -166,9 +166,7 @@ def mixed() -> Iterator[Row]:
     yield call("aten::masked_fill", f(4), b(4), f()), 0, 16 + 4 + 4 + 16
     yield call("aten::abs", z(4)), 16, 32 + 16
     yield call("aten::prelu", f(2, 3, 4), f(3)), 48, 96 + 12 + 96
-    widths = table(
-        _1="byte char bool _cast_Byte _cast_Char", _2="bfloat16 short _cast_Short", _4="float int chalf"
-    )
+    widths = table(_1="byte char bool _cast_Byte _cast_Char", _2="bfloat16 short _cast_Short", _4="float int chalf")
     more = table(_4="_cast_Float _cast_Int", _8="double long cfloat _cast_Double _cast_Long", _16="cdouble")
     for width, names in (*widths.items(), *more.items()):
         for name in names:

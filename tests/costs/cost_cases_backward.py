@@ -34,9 +34,7 @@ def as_the_forward() -> Iterator[Part]:
         for each, flops, _ in made():
             name = each.op.removeprefix("aten::")
             recurrent = name.startswith(("lstm", "gru", "rnn", "_cudnn_rnn", "_lstm", "forward"))
-            same = (
-                recurrent or "avg_pool" in name or name.startswith(("upsample", "_upsample", "interpolate"))
-            )
+            same = recurrent or "avg_pool" in name or name.startswith(("upsample", "_upsample", "interpolate"))
             if flops is None or (name.endswith("_backward") and "_aa" not in name):
                 continue
             if same or each.mod == "torch.fft":

@@ -135,9 +135,7 @@ def attention() -> Iterator[Row]:
     )
     yield call("aten::_scaled_dot_product_cudnn_attention_backward", *fused, out, lse, lse, lse), five, back
     yield (
-        call(
-            "aten::_scaled_dot_product_fused_attention_overrideable_backward", *fused, None, (True,), out, lse
-        ),
+        call("aten::_scaled_dot_product_fused_attention_overrideable_backward", *fused, None, (True,), out, lse),
         five,
         back,
     )
@@ -201,8 +199,6 @@ def attention() -> Iterator[Row]:
         five // 2,
         16 * 96,
     )
-    block = (
-        h(2, 10, 8),
-    ) * 3  # B, S, E = 2, 10, 8: projections 2·20·64·4, products 4·2·100·8; 160 + 160 + 192 + 96
+    block = (h(2, 10, 8),) * 3  # B, S, E = 2, 10, 8: projections 2·20·64·4, products 4·2·100·8; 160 + 160 + 192 + 96
     weights = (h(24, 8), h(24), h(8, 8), h(8))
     yield call("aten::_native_multi_head_attention", *block, 8, 2, *weights), 20 * 512 + 6400, 2 * (320 + 288)

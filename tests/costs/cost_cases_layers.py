@@ -60,9 +60,7 @@ def windows() -> Iterator[Row]:
         up, results = (12,) * n, 2 * 12**n
         nearest = Call(F_, "interpolate", (Arg("", x), Arg("", 12), Arg("mode", "nearest")))
         yield nearest, 0, 4 * (size + results)
-        for mode, each in {1: {"linear": 3}, 2: {"bilinear": 9, "bicubic": 35}, 3: {"trilinear": 21}}[
-            n
-        ].items():
+        for mode, each in {1: {"linear": 3}, 2: {"bilinear": 9, "bicubic": 35}, 3: {"trilinear": 21}}[n].items():
             yield call(f"aten::upsample_{mode}{n}d", x, up, False), each * results, 4 * (size + results)
             big = f(1, 2, *up)
             yield (
@@ -102,9 +100,7 @@ def antialiased() -> Iterator[Row]:
             flops,
             4 * (192 + 48),
         )
-    smooth = Call(
-        F_, "interpolate", (Arg("", x), Arg("", 4), Arg("mode", "bilinear"), Arg("antialias", True))
-    )
+    smooth = Call(F_, "interpolate", (Arg("", x), Arg("", 4), Arg("mode", "bilinear"), Arg("antialias", True)))
     yield smooth, 3 * 48 * 7, 4 * 240
     area = Call(F_, "interpolate", (Arg("", x), Arg("", 4), Arg("mode", "area")))
     yield area, 192, 4 * 240  # every pixel once

@@ -105,9 +105,7 @@ def test_linear_backward_reduction_carries_the_bias_gradient(carried):
 
 @pytest.mark.parametrize("name", ["reduce_kernel", "calc_bias_diff"])
 def test_without_a_bias_no_reduction_is_its_gradient(carried, name):
-    found = carried(
-        step(call("torch.matmul", (8, 4), (4, 5)), "aten::mm", "5 sgemm", "MmBackward0", f"9 {name}")
-    )
+    found = carried(step(call("torch.matmul", (8, 4), (4, 5)), "aten::mm", "5 sgemm", "MmBackward0", f"9 {name}"))
     assert found[name] == (2 * PRODUCT[0], 2 * PRODUCT[1])
 
 
@@ -175,8 +173,7 @@ def test_a_fused_backward_kernel_gets_the_sum_of_what_its_operator_computes(carr
     assert sum(one[f"sgemm_{k}"][0] for k in "abc") == CONV_FLOPS
     two = carried(backward_of_conv([True, True, False], names))
     assert [two[f"sgemm_{k}"][0] for k in "abc"] == [
-        2 * CONV_FLOPS * upto // 70 - 2 * CONV_FLOPS * before // 70
-        for before, upto in ((0, 10), (10, 30), (30, 70))
+        2 * CONV_FLOPS * upto // 70 - 2 * CONV_FLOPS * before // 70 for before, upto in ((0, 10), (10, 30), (30, 70))
     ]
 
 
@@ -264,9 +261,7 @@ def test_a_composite_without_a_formula_leaves_the_cost_to_the_calls_inside(carri
 
 
 def test_an_unknown_operator_has_an_unknown_cost_not_zero(carried):
-    found = carried(
-        step(call("mine.fused_op", (8, 4)), "mine::fused", "9 k1\n3 k2", "FusedBackward0", "4 k3")
-    )
+    found = carried(step(call("mine.fused_op", (8, 4)), "mine::fused", "9 k1\n3 k2", "FusedBackward0", "4 k3"))
     assert set(found.values()) == {(None, None)}
 
 
@@ -281,11 +276,7 @@ def test_copies_compute_nothing(tmp_path):
 
 
 @examples(60)
-@given(
-    st.lists(
-        st.tuples(st.integers(-1, 2**62), st.lists(st.integers(0, 2**33), min_size=1, max_size=6)), max_size=4
-    )
-)
+@given(st.lists(st.tuples(st.integers(-1, 2**62), st.lists(st.integers(0, 2**33), min_size=1, max_size=6)), max_size=4))
 def test_shares_add_up_and_follow_the_weights(teams):
     """Teams beside one another, in exact integers: also where cost times weight needs more than 64 bits."""
     members = [(number, cost, w) for number, (cost, weights) in enumerate(teams) for w in weights]
@@ -416,9 +407,7 @@ def forests(draw: st.DrawFn) -> str:
     def grow(depth: int) -> None:
         for _ in range(draw(st.integers(0 if depth else 1, 2))):
             name = draw(
-                st.sampled_from(
-                    ["aten::a", "aten::b", "AddBackward0", "autograd::engine::evaluate_function: X"]
-                )
+                st.sampled_from(["aten::a", "aten::b", "AddBackward0", "autograd::engine::evaluate_function: X"])
             )
             lines.append("  " * depth + f"op {name}")
             lines.append("  " * depth + f"  wait {draw(st.integers(0, 40))}")

@@ -147,9 +147,7 @@ values = st.recursive(
     st.lists(values, max_size=7),
     st.dictionaries(st.sampled_from(("dim", "input", "inplace", "x")), values),
 )
-def test_nonsense_ends_in_unknown_never_in_an_exception(
-    name: str, args: list[Any], keywords: dict[str, Any]
-) -> None:
+def test_nonsense_ends_in_unknown_never_in_an_exception(name: str, args: list[Any], keywords: dict[str, Any]) -> None:
     found = cost(name, *args, **keywords)
     assert isinstance(found, Cost)
     assert found.flops is None or found.flops >= 0

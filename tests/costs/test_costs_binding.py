@@ -101,9 +101,7 @@ def calls(schema: Any) -> Iterator[tuple[Call, Call, Call]]:
         for place, argument in enumerate(arguments):
             given = argument.default_value
             if argument.name.endswith("dtype"):
-                value: Value = rng.choice(
-                    [None, Other("dtype", "torch.float64"), Other("dtype", "torch.float16")]
-                )
+                value: Value = rng.choice([None, Other("dtype", "torch.float64"), Other("dtype", "torch.float16")])
             elif trial % 2 == 0 and argument.has_default_value() and rng.random() < 0.7:
                 value = tuple(given) if isinstance(given, list) else given
             else:
@@ -119,9 +117,7 @@ def calls(schema: Any) -> Iterator[tuple[Call, Call, Call]]:
 
 def schemas() -> list[Any]:
     found = [s for s in torch._C._jit_get_all_schemas() if find(s.name.partition("::")[0], s.name)]
-    writes = [
-        s for s in found if any(a.kwarg_only and a.alias_info and a.alias_info.is_write for a in s.arguments)
-    ]
+    writes = [s for s in found if any(a.kwarg_only and a.alias_info and a.alias_info.is_write for a in s.arguments)]
     return [s for s in found if s not in writes]
 
 
@@ -186,10 +182,7 @@ def test_settings_that_are_named_count() -> None:
     }  # fmt: skip
     assert lookup(named("_fused_sgd_", p, p, p, **settings)).flops == 80
     assert lookup(named("_fused_sgd_", p, grads=p, momentum_buffer_list=p, **settings)).flops == 80
-    assert (
-        lookup(named("_fused_sgd_", p, p, momentum_buffer_list=(), **settings | {"weight_decay": 0.0})).flops
-        == 20
-    )
+    assert lookup(named("_fused_sgd_", p, p, momentum_buffer_list=(), **settings | {"weight_decay": 0.0})).flops == 20
 
 
 def test_a_causal_backward_that_is_named_so_has_half_the_pairs() -> None:
@@ -219,8 +212,6 @@ def test_lengths_of_sequences_are_data_under_every_name() -> None:
 def test_a_window_counts_its_keys() -> None:
     """4 queries that see themselves and one key to the left: 1 + 2 + 2 + 2 pairs; 4·D FLOPs each."""
     x, offsets = Tensor((4, 1, 8), "float16"), Tensor((2,), "int32")
-    call = named(
-        "torch_attn::_varlen_attn", x, x, x, offsets, offsets, 4, 4, False, None, (1, 0), mod="torch_attn"
-    )
+    call = named("torch_attn::_varlen_attn", x, x, x, offsets, offsets, 4, 4, False, None, (1, 0), mod="torch_attn")
     assert lookup(call).flops == 7 * 4 * 8
     assert lookup(call).flops_dense == 16 * 4 * 8

@@ -94,9 +94,7 @@ def planted(formula: Formula, change: Change, patch: pytest.MonkeyPatch) -> Iter
 def noticed_by_rows(formula: Formula, change: Change, mine: list[Row], patch: pytest.MonkeyPatch) -> bool:
     """Whether a row of the formula fails while it is wrong."""
     with planted(formula, change, patch):
-        return any(
-            (now.flops, now.bytes) != (flops, size) for call, flops, size in mine for now in [lookup(call)]
-        )
+        return any((now.flops, now.bytes) != (flops, size) for call, flops, size in mine for now in [lookup(call)])
 
 
 def noticed_by_examples(formula: Formula, change: Change) -> bool:

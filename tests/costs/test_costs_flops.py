@@ -101,9 +101,7 @@ def products(rng: random.Random) -> Iterator[Case]:
         (r(rng.choice([(o,), (m, o), (b, m, o)])), r(b, m, k), r(b, k, o)),
         {},
     )
-    b, c, m, k, o, p = (
-        rng.randint(2, 7) for _ in range(6)
-    )  # torch squeezes sizes of 1 here, and adds nothing up
+    b, c, m, k, o, p = (rng.randint(2, 7) for _ in range(6))  # torch squeezes sizes of 1 here, and adds nothing up
     yield "torch", "tensordot", torch.tensordot, (r(b, m, k), r(m, k, o)), {"dims": 2}
     yield "torch", "tensordot", torch.tensordot, (r(b, m, k), r(o, k, b)), {"dims": ([2, 0], [1, 2])}
     yield "torch", "einsum", torch.einsum, ("bij,bjk->bik", r(b, m, k), r(b, k, o)), {}
@@ -153,9 +151,7 @@ def test_the_users_calls_agree_forward_and_backward(family: Any, repeat: int) ->
         if found.dgrad is None:
             assert op == "einsum", where  # of three operands and more
             continue
-        groups = keywords.get(
-            "groups", 1
-        )  # torch 2.13 counts the gradient of a grouped weight `groups` times
+        groups = keywords.get("groups", 1)  # torch 2.13 counts the gradient of a grouped weight `groups` times
         dgrad, wgrad = part(found.dgrad), part(found.wgrad)
         assert backward_of(function, args, keywords) in (dgrad + wgrad, dgrad + groups * wgrad), where
 
@@ -258,9 +254,7 @@ def kernels(rng: random.Random) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
             yield from convolution_kernels(rng, d, transposed)
 
 
-def convolution_kernels(
-    rng: random.Random, d: int, transposed: bool
-) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+def convolution_kernels(rng: random.Random, d: int, transposed: bool) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
     n, c, o = (rng.randint(1, 5) for _ in range(3))
     image, window = [rng.randint(5, 8) for _ in range(d)], [rng.randint(1, 3) for _ in range(d)]
     x, w = torch.empty(n, c, *image), torch.empty(*((c, o) if transposed else (o, c)), *window)
@@ -342,9 +336,7 @@ def test_a_benchmarked_cudnn_convolution_is_taken_for_a_transposed_one() -> None
     """The flag `benchmark` stands where aten::convolution has `transposed`: 25 pixels of the input count, not 9."""
     x, w, out = torch.empty(1, 2, 5, 5), torch.empty(4, 2, 3, 3), torch.empty(1, 4, 3, 3)
     args = (x, w, [0, 0], [1, 1], [1, 1], 1, True, False, True)
-    assert theirs("cudnn_convolution", *args, out=out) * 9 == 25 * (
-        dispatched("cudnn_convolution", *args).flops or 0
-    )
+    assert theirs("cudnn_convolution", *args, out=out) * 9 == 25 * (dispatched("cudnn_convolution", *args).flops or 0)
 
 
 def test_the_slow_convolution_cannot_be_counted_by_torch() -> None:
@@ -375,11 +367,7 @@ def test_float4_holds_two_values_in_an_element() -> None:
 def test_a_causal_mask_halves_and_torch_counts_the_whole() -> None:
     x = torch.empty(2, 3, 8, 4)
     found = dispatched("_scaled_dot_product_flash_attention", x, x, x, 0.0, True)
-    assert (
-        theirs("_scaled_dot_product_flash_attention", x, x, x, 0.0, True)
-        == found.flops_dense
-        == 2 * 6 * 64 * 8
-    )
+    assert theirs("_scaled_dot_product_flash_attention", x, x, x, 0.0, True) == found.flops_dense == 2 * 6 * 64 * 8
     assert found.flops == 2 * 6 * 36 * 8  # 1 + 2 + ... + 8 pairs
 
 
@@ -398,9 +386,7 @@ def test_recurrent_layers_agree_forward_and_backward(kind: str) -> None:
     x = torch.randn(4, 2, features, requires_grad=True)
     width = more.get("proj_size") or hidden
     states = [torch.randn(layers * directions, 2, n, requires_grad=True) for n in (width, hidden)]
-    given = (
-        tuple(states) if kind == "LSTM" else torch.randn(layers * directions, 2, hidden, requires_grad=True)
-    )
+    given = tuple(states) if kind == "LSTM" else torch.randn(layers * directions, 2, hidden, requires_grad=True)
     with torch.backends.mkldnn.flags(enabled=False):  # whole layers of oneDNN are 0 to torch
         forward = counted(lambda: module(x, given))
         output = module(x, given)[0]

@@ -26,9 +26,7 @@ def test_what_only_moves_elements_computes_nothing_whatever_was_recorded(name, a
     assert found.flops == 0 or (name in ("masked_select", "nonzero") and not args)
 
 
-@pytest.mark.parametrize(
-    "name", ["scatter", "scatter_add_", "index_add_", "index_put_", "scatter_reduce_", "put_"]
-)
+@pytest.mark.parametrize("name", ["scatter", "scatter_add_", "index_add_", "index_put_", "scatter_reduce_", "put_"])
 def test_what_may_add_is_unknown_without_its_arguments(name):
     assert lookup(Call("aten", f"aten::{name}", (Arg("", Tensor((10, 4), "float32")),))).flops is None
 

@@ -34,9 +34,7 @@ def real(function: str, *args: Any, mod: str = "torch", **keywords: Any) -> Cost
 @given(st.integers(1, 3), st.integers(1, 4), *[st.integers(1, 20)] * 4)
 def test_attention_agrees_with_torch(b: int, h: int, sq: int, skv: int, d: int, dv: int) -> None:
     q, k, v = (b, h, sq, d), (b, h, skv, d), (b, h, skv, dv)
-    found = lookup(
-        Call(F_, "scaled_dot_product_attention", tuple(Arg("", Tensor(s, "float16")) for s in (q, k, v)))
-    )
+    found = lookup(Call(F_, "scaled_dot_product_attention", tuple(Arg("", Tensor(s, "float16")) for s in (q, k, v))))
     assert found.flops == sdpa_flop_count(q, k, v)
     assert found.dgrad is not None
     assert found.dgrad.flops == sdpa_backward_flop_count((b, h, sq, dv), q, k, v)
@@ -47,9 +45,7 @@ class Moved(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        read = {
-            (t.data_ptr(), t.shape): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)
-        }
+        read = {(t.data_ptr(), t.shape): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
         wrote = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
         self.bytes = sum(map(_stored, [*read.values(), *wrote]))
         return out
@@ -158,9 +154,7 @@ def test_a_reshape_is_a_view_where_torch_makes_one(shape: tuple[int, ...], rng: 
         wanted = [1, *wanted]
     same = x.numel() == 0 or x.reshape(wanted).data_ptr() == x.data_ptr()
     tensor = Tensor(tuple(x.shape), "float32", x.stride())
-    assert (
-        lookup(Call("Tensor", "reshape", (Arg("", tensor), Arg("", tuple(wanted))))).basis == "view"
-    ) == same
+    assert (lookup(Call("Tensor", "reshape", (Arg("", tensor), Arg("", tuple(wanted))))).basis == "view") == same
     contiguous = lookup(Call("Tensor", "contiguous", (Arg("", tensor),)))
     assert (contiguous.basis == "view") == (x.numel() == 0 or x.is_contiguous())
 
@@ -247,8 +241,6 @@ def test_parameters_stand_where_torchs_schemas_have_them() -> None:
         theirs = [a.name.replace("self", "input", a.name == "self") for a in schema.arguments]
         name = ".".join(filter(None, (schema.name[6:], schema.overload_name)))
         wrong += [
-            (name, p)
-            for i, p in enumerate(theirs)
-            if p in ours and ours.index(p) != i and not name.startswith(SHIFTED)
+            (name, p) for i, p in enumerate(theirs) if p in ours and ours.index(p) != i and not name.startswith(SHIFTED)
         ]
     assert not wrong

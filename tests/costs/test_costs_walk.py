@@ -73,9 +73,7 @@ def test_operators_of_collectives_have_a_cost() -> None:
 def test_a_function_is_its_own_operator_and_not_a_namesake(folder: str) -> None:
     """As a user writes it: torch.linalg.svd is aten::linalg_svd, whose defaults are not torch.svd's."""
     module = getattr(torch, folder)
-    names = [
-        name for name in dir(module) if name in getattr(module, "__all__", dir(module)) and name.islower()
-    ]
+    names = [name for name in dir(module) if name in getattr(module, "__all__", dir(module)) and name.islower()]
     functions = [name for name in names if callable(getattr(module, name)) and not name.startswith("_")]
     assert len(functions) > 10
     for name in functions:

@@ -49,9 +49,7 @@ def train(
 
 
 def mlp() -> None:
-    train(
-        nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 5), nn.LogSoftmax(-1)), torch.randn(7, 12)
-    )
+    train(nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 5), nn.LogSoftmax(-1)), torch.randn(7, 12))
 
 
 def convolutions() -> None:
@@ -106,11 +104,7 @@ def tables() -> None:
 def losses() -> None:
     x, target = torch.randn(6, 5, requires_grad=True), torch.randint(5, (6,))
     total = F.cross_entropy(x, target, label_smoothing=0.1) + F.mse_loss(x, torch.zeros(6, 5))
-    total = (
-        total
-        + F.binary_cross_entropy_with_logits(x, torch.ones(6, 5))
-        + F.smooth_l1_loss(x, torch.ones(6, 5))
-    )
+    total = total + F.binary_cross_entropy_with_logits(x, torch.ones(6, 5)) + F.smooth_l1_loss(x, torch.ones(6, 5))
     total = total + F.kl_div(F.log_softmax(x, -1), torch.full((6, 5), 0.2), reduction="batchmean")
     total.backward()
 
@@ -375,13 +369,9 @@ def test_on_the_cpu_the_events_say_what_a_move_to_a_device_moved(tmp_path: Path)
     assert sum(still.costs.bytes.values.tolist()) == 0
 
 
-def test_the_benchmark_prints_a_row_per_recording_and_names_what_misses_the_aims(
-    root: Path, tmp_path: Path
-) -> None:
+def test_the_benchmark_prints_a_row_per_recording_and_names_what_misses_the_aims(root: Path, tmp_path: Path) -> None:
     known = MADE[: MADE.index("{'pyprof': 1, 'mod': 'aten'")]  # up to the operator of another library
-    good, bad = (
-        build.write_nsys(tmp_path / name, recording(text)) for name, text in (("good", known), ("bad", MADE))
-    )
+    good, bad = (build.write_nsys(tmp_path / name, recording(text)) for name, text in (("good", known), ("bad", MADE)))
     command = [sys.executable, str(root / "benchmarks" / "shares.py"), "--aims", str(good)]
     done = subprocess.run([*command, str(bad)], capture_output=True, text=True)
     assert done.returncode == 1

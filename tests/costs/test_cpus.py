@@ -113,9 +113,7 @@ def test_rows_of_the_table_are_whole(core):
     assert not [other for other in CORES if other is not core and other.id == core.id]
     assert all(rate == sorted(rates.values())[-1 - i] for rates in core.matrix.values()
                for i, rate in enumerate(rates.values())), "the fastest instructions come first"  # fmt: skip
-    assert set(processor.DECISIVE) >= {
-        name for rates in (core.float32, *core.matrix.values()) for name in rates
-    }
+    assert set(processor.DECISIVE) >= {name for rates in (core.float32, *core.matrix.values()) for name in rates}
 
 
 EPYC = """processor\t: 0
@@ -146,9 +144,7 @@ def test_facts_in_the_text_of_linux():
         "cpu.mhz": 2596, "cpu.mhz.is": "nominal",
     }  # fmt: skip
     named = processor.described(XEON, None)
-    assert (named["cpu.mhz"], named["cpu.mhz.is"]) == (2400, "nominal"), (
-        "the present clock is not the nominal one"
-    )
+    assert (named["cpu.mhz"], named["cpu.mhz.is"]) == (2400, "nominal"), "the present clock is not the nominal one"
     fast = processor.described(XEON, 3700)
     assert (fast["cpu.mhz"], fast["cpu.mhz.is"]) == (3700, "maximum")
     assert processor.described("", None) == {"cpu.virtual": False}

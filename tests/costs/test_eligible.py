@@ -20,9 +20,7 @@ BLACKWELL = gpus.find("B200")  # has every type
 def product(name: str, dtype: str | None) -> Call:
     vector = Arg("", Tensor((64,), dtype))
     matrix = Arg("", Tensor((64, 64), dtype))
-    return Call(
-        "torch", name, (vector if name == "dot" else matrix, vector if name in ("mv", "dot") else matrix)
-    )
+    return Call("torch", name, (vector if name == "dot" else matrix, vector if name in ("mv", "dot") else matrix))
 
 
 def said(call: Call) -> str:

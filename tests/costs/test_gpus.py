@@ -263,9 +263,7 @@ def test_clock_and_bandwidth_are_read_from_recordings_of_others(data: Path):
 
 def test_clock_and_bandwidth_of_our_own_recordings():
     """HBM3 of an H100: 2619 MHz, two transfers, 5120 bits."""
-    properties = SimpleNamespace(
-        name="H", clock_rate=1_980_000, memory_clock_rate=2_619_000, memory_bus_width=5120
-    )
+    properties = SimpleNamespace(name="H", clock_rate=1_980_000, memory_clock_rate=2_619_000, memory_bus_width=5120)
     row = capture_gpus.row(0, properties)
     assert (row["clockRate"], row["memoryBandwidth"]) == (1_980_000_000, 3_352_320_000_000)
     assert set(row) == set(capture_gpus.COLUMNS)

@@ -261,9 +261,7 @@ def _external(event: dict[str, Any]) -> Any:
 
 def _database(path: Path, table: str, strings: str, key: str, name: str) -> Times:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db, db:
-        query = (
-            f"select value, sum(end - start) from {table} k join {strings} s on s.{key} = k.{name} group by 1"
-        )
+        query = f"select value, sum(end - start) from {table} k join {strings} s on s.{key} = k.{name} group by 1"
         return dict(db.execute(query).fetchall())
 
 
@@ -363,8 +361,7 @@ def test_recorded_names_have_a_kind(data: Path, file: str) -> None:
     """Two recordings that ran in fp32 on plain lanes: every name known, no tensor core."""
     with closing(sqlite3.connect(f"file:{data / 'nsys' / file}?mode=ro", uri=True)) as db, db:
         query = (
-            "select distinct value from StringIds "
-            "where id in (select demangledName from CUPTI_ACTIVITY_KIND_KERNEL)"
+            "select distinct value from StringIds where id in (select demangledName from CUPTI_ACTIVITY_KIND_KERNEL)"
         )
         names = [row[0] for row in db.execute(query)]
     helpers = ("computeOffsetsKernel", "compute_gemm_pointers", "generateWinogradTiles")

@@ -29,9 +29,7 @@ class Published(NamedTuple):
     source: str
 
 
-TORCHVISION = (
-    "torchvision, documentation of the weights: num_params and GFLOPS (of multiply-adds), in full in `_ops`"
-)
+TORCHVISION = "torchvision, documentation of the weights: num_params and GFLOPS (of multiply-adds), in full in `_ops`"
 TABLE = [
     # The paper has 3.8e9: there the stride stands in the 1×1 convolutions (v1).
     Published(models.resnet50, (1, 3, 224, 224), 25_557_032, 4.089e9, 2e-4, 0.01, TORCHVISION),
@@ -45,9 +43,7 @@ TABLE = [
     # 22.5e9 FLOPs for 128 words. Ours is 0.7 % less: the table has normalisation and activations as well, and the
     # paper does not say how it counts them. Parameters: the paper's 110M; 30522, 512 and 2 vectors of 768, 12 layers
     # of 12·768² + 13·768, three norms' 2·768 counted there, the first norm and the pooler of 768² + 768.
-    Published(
-        models.Bert, (1, 128), 109_482_240, 22.5e9 / 2, 0.01, 0.004, "TinyBERT (arXiv 1909.10351), table 1"
-    ),
+    Published(models.Bert, (1, 128), 109_482_240, 22.5e9 / 2, 0.01, 0.004, "TinyBERT (arXiv 1909.10351), table 1"),
     # Here a FLOP of the table is a FLOP. Parameters with biases, 102 144 more than in the notebook.
     Published(
         models.GPT2,
@@ -63,9 +59,7 @@ TABLE = [
 ]
 
 
-def estimate(
-    build: Callable[[], torch.nn.Module], shape: tuple[int, ...]
-) -> tuple[torch.nn.Module, pd.DataFrame]:
+def estimate(build: Callable[[], torch.nn.Module], shape: tuple[int, ...]) -> tuple[torch.nn.Module, pd.DataFrame]:
     """The calls of one inference on meta tensors."""
     with torch.device("meta"):
         model = build().eval()
@@ -96,9 +90,7 @@ def test_the_layers_of_gpt2_agree_with_the_published_ones_exactly() -> None:
     """nanoGPT's transformer_sizing.ipynb has a row per layer, without biases; attention there is dense."""
     model, frame = estimate(lambda: models.GPT2(bias=False), (1, 1024))
     assert sum(parameter.numel() for parameter in model.parameters()) == 124_337_664
-    products_of = products(frame).groupby(
-        products(frame).module.str.replace(r"^blocks\.\d+", "block", regex=True)
-    )
+    products_of = products(frame).groupby(products(frame).module.str.replace(r"^blocks\.\d+", "block", regex=True))
     assert products_of.flops_dense.sum().to_dict() == {
         "block": 12 * (1_610_612_736 + 1_610_612_736),  # scores and reduce, both in one call
         "block.kqv": 12 * 3_623_878_656,

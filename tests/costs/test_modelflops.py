@@ -56,9 +56,7 @@ def found(tmp_path: Path) -> Callable[..., Found]:
 
 
 def training(what: str, forward: str, backward: str) -> str:
-    kernels = [
-        "\n".join(f"            > {line}" for line in text.splitlines()) for text in (forward, backward)
-    ]
+    kernels = ["\n".join(f"            > {line}" for line in text.splitlines()) for text in (forward, backward)]
     return f"""
     {what}
         aten::attend, seq = 3

@@ -52,12 +52,8 @@ def test_no_kernel_is_above_a_peak_without_a_reason(data: Path, name: str) -> No
     profile = Profile(loader.load(data / name), False)
     chip = RECORDINGS[name]
     view = View(profile.rows, machine.named(chip) if chip else profile.hardware)
-    frame = table.frame(
-        view, [COLUMNS[key] for key in ("kernel", "op", "sil", "bytes", "gbs", "eff", "effwhy", "hfu")]
-    )
-    (bandwidth,) = {gpu.bandwidth for gpu in view.hardware.devices.values()} or {
-        view.hardware.every.bandwidth
-    }
+    frame = table.frame(view, [COLUMNS[key] for key in ("kernel", "op", "sil", "bytes", "gbs", "eff", "effwhy", "hfu")])
+    (bandwidth,) = {gpu.bandwidth for gpu in view.hardware.devices.values()} or {view.hardware.every.bandwidth}
     fast = frame["gbs"].to_numpy(float) * 1e9 > CACHE * bandwidth
     above = np.round(frame["eff"].to_numpy(float), 1) > 100
     silent = frame["effwhy"].isna() | frame["effwhy"].astype(str).str.startswith("not explained")

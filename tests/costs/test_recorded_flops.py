@@ -81,9 +81,7 @@ def test_the_kernels_of_an_operator_add_up_to_it(tmp_path: Path) -> None:
     one = kernels(tmp_path, "mine::stage", inputs((8, 16), flops=77), "fill", "stage_kernel")
     assert one["flops"].tolist() == [0, 77]  # the longest carries all
     assert one["basis"].tolist() == ["recorded", "recorded"]
-    two = kernels(
-        tmp_path, "aten::conv2d", inputs(IMAGE, FILTERS, flops=50), *["implicit_convolve_sgemm"] * 2
-    )
+    two = kernels(tmp_path, "aten::conv2d", inputs(IMAGE, FILTERS, flops=50), *["implicit_convolve_sgemm"] * 2)
     assert two["flops"].tolist() == [20, 30]  # of 2 and 3 us
     assert two["bytes"].sum() == BYTES
 
@@ -96,9 +94,7 @@ def test_sparse_operands_keep_theirs_unknown() -> None:
 
 
 def test_the_ledger_names_them_and_not_the_bytes(tmp_path: Path) -> None:
-    prof = pyprof.load(
-        str(kineto.write(tmp_path / "a.json", events("mine::stage", inputs((8, 16)), "stage_kernel")))
-    )
+    prof = pyprof.load(str(kineto.write(tmp_path / "a.json", events("mine::stage", inputs((8, 16)), "stage_kernel"))))
     table = prof.report("coverage").set_index(["line", "part"])["time"]
     assert table["FLOPs", "recorded"] == table["bytes", "default"] == 2_000
 

@@ -107,9 +107,7 @@ def rows(data: Path) -> list[Row]:
     out = []
     for index, (line, row) in enumerate(zip(lines, table, strict=True)):
         ours = {
-            name: "na" if value is None else str(value)
-            for name, value in frame.iloc[index].items()
-            if name in COLUMNS
+            name: "na" if value is None else str(value) for name, value in frame.iloc[index].items() if name in COLUMNS
         }
         ours = {name: {"<NA>": "na", "nan": "na"}.get(text, text) for name, text in ours.items()}
         theirs = {
@@ -128,9 +126,7 @@ def reason(row: Row, column: str) -> str:
     for number, candidate in enumerate(REASONS, 1):
         if column in candidate.columns and candidate.applies(row):
             return str(number)
-    raise AssertionError(
-        f"row {row.index} ({row.op}, {row.kernel}): {column} differs without a reason: {row}"
-    )
+    raise AssertionError(f"row {row.index} ({row.op}, {row.kernel}): {column} differs without a reason: {row}")
 
 
 def page(all_rows: list[Row]) -> str:

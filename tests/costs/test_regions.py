@@ -109,9 +109,7 @@ def test_what_inductor_fuses_on_the_cpu_is_unknown(tmp_path: Path) -> None:
         kineto.op("Torch-Compiled Region: 0/0", 1_000, 9_000),
         kineto.op("CompiledFunction", 1_500, 8_500),
         kineto.op("aten::mm", 2_000, 3_000, **PRODUCT),
-        kineto.op(
-            "Torch-Compiled Region: 1/0", 10_000, 19_000
-        ),  # of inference: no function of autograd inside
+        kineto.op("Torch-Compiled Region: 1/0", 10_000, 19_000),  # of inference: no function of autograd inside
         kineto.op("aten::mm", 12_000, 13_000, **PRODUCT),
         kineto.op("CompiledFunctionBackward", 20_000, 29_000),
     ]

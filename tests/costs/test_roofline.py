@@ -148,9 +148,7 @@ def test_what_winograd_and_fft_execute_is_unknown(tmp_path: Path, kernels, expec
     view = convolved(tmp_path, *kernels)
     assert table(view, "flops,hfu") == [list(row) for row in expected]
     assert {row[0] for row in table(view, "mfu")} != {"na"}, "of the model it is known"
-    found = Peaks(view.rows, view.costs, [view.hardware], np.zeros(len(view.rows), int)).of(
-        np.arange(len(view.rows))
-    )
+    found = Peaks(view.rows, view.costs, [view.hardware], np.zeros(len(view.rows), int)).of(np.arange(len(view.rows)))
     assert (~found["hardware_ps"].mask()).tolist() == [hfu == "na" for _, hfu in expected]
     assert found["roofline_ns"].mask().all()
     assert found["model_ps"].mask().all()
@@ -332,9 +330,7 @@ def rows_of(view: View, count: int) -> Any:
             changes[entry.name] = value[:count]
         elif isinstance(value, Column):
             changes[entry.name] = value.take(np.arange(count))
-    return replace(
-        view.rows, inner_calls=[c.take(np.arange(count)) for c in view.rows.inner_calls], **changes
-    )
+    return replace(view.rows, inner_calls=[c.take(np.arange(count)) for c in view.rows.inner_calls], **changes)
 
 
 def test_two_gpus_in_one_recording(tmp_path: Path):
@@ -516,9 +512,7 @@ def test_a_recording_names_its_gpu_by_table_or_by_facts():
 
 
 def test_a_gpu_that_nobody_knows_is_a_usage_error():
-    with pytest.raises(
-        UsageError, match="--gpu 'Abacus' is not in the table of GPUs; choose one of: P100 SXM2, "
-    ):
+    with pytest.raises(UsageError, match="--gpu 'Abacus' is not in the table of GPUs; choose one of: P100 SXM2, "):
         machine.named("Abacus")
 
 

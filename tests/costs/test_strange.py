@@ -137,9 +137,7 @@ def test_an_estimate_of_sums_beyond_64_bits_is_missing() -> None:
 
 
 def test_a_type_from_the_future_has_flops_but_no_bytes() -> None:
-    call = Call(
-        "torch", "mm", (Arg("", Tensor((2, 3), "float3_e1m1")), Arg("", Tensor((3, 4), "float3_e1m1")))
-    )
+    call = Call("torch", "mm", (Arg("", Tensor((2, 3), "float3_e1m1")), Arg("", Tensor((3, 4), "float3_e1m1"))))
     assert (lookup(call).flops, lookup(call).bytes) == (2 * 2 * 3 * 4, None)
     assert why(call) == "the width of float3_e1m1 is unknown"
 
@@ -177,9 +175,7 @@ TEXTS = [
     "{'mod': 'torch', 'op': 'relu', 'args': [3, {}, {'type': 'tensor'}]}",
     "aten::mystery, seq = 77, sizes = [[-1, 99999999999999999999], [], [[2]]]",
 ]  # fmt: skip
-CERTAIN = {
-    12: (2 * 2**60, 3 * 2**41)
-}  # the one that is large and possible: 2·M·N·K and three operands of 2 bytes
+CERTAIN = {12: (2 * 2**60, 3 * 2**41)}  # the one that is large and possible: 2·M·N·K and three operands of 2 bytes
 COLUMNS = "op,kernel,dir,params,sil,flops,bytes,tc,ai,bound,roof,eff,tcwhy,gbs"
 
 
@@ -231,9 +227,9 @@ def test_a_profile_of_strange_calls_is_a_table_with_na(
         for row in rows:
             if "na" in (row["flops"], row["bytes"]):
                 unknown[int(re.sub(r"\D", "", row["kernel"]))].add(row["dir"])
-        assert {i for i, directions in unknown.items() if "fprop" in directions} == set(
-            range(len(TEXTS))
-        ) - set(CERTAIN)
+        assert {i for i, directions in unknown.items() if "fprop" in directions} == set(range(len(TEXTS))) - set(
+            CERTAIN
+        )
         for i, (flops, size) in CERTAIN.items():
             (row,) = [row for row in rows if row["kernel"] == f"volta_sgemm_{i}"]
             assert (int(row["flops"]), int(row["bytes"])) == (flops, size)

@@ -99,9 +99,7 @@ def test_rows_and_intervals_without_length():
     found = per_row(work((5, 5, 10, 10, HALF)))
     assert np.isnan(found.hfu[0])
     assert np.isnan(per_interval(STEP, np.array([7]), np.array([7])).mfu[0])
-    assert within(
-        np.array([10]), np.array([5]), np.array([5]), np.array([0, 5]), np.array([5, 6])
-    ).tolist() == [0, 10]
+    assert within(np.array([10]), np.array([5]), np.array([5]), np.array([0, 5]), np.array([5, 6])).tolist() == [0, 10]
 
 
 def test_no_rows():
@@ -111,9 +109,7 @@ def test_no_rows():
     assert per_bin(empty, np.array([0, 10])).hfu.tolist() == [0.0]
 
 
-ROWS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(0, 10**17)), min_size=1, max_size=6
-)
+ROWS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(0, 10**17)), min_size=1, max_size=6)
 
 
 def arrays(rows):

@@ -76,9 +76,7 @@ def test_a_journal_that_names_another_file(
     assert not list(out.rglob("*.*"))
 
 
-def test_a_recording_in_the_place_of_such_a_database(
-    forged: tuple[Path, Path], tmp_path: Path, profile: Path
-) -> None:
+def test_a_recording_in_the_place_of_such_a_database(forged: tuple[Path, Path], tmp_path: Path, profile: Path) -> None:
     """The journal of a file that is replaced is used up first: `save` over what somebody sent."""
     sent, victim = forged
     with Store(profile) as store, pytest.raises(FormatError, match="journal"), written(str(sent)) as name:
@@ -253,9 +251,7 @@ def test_how_long_a_command_lets_a_query_run(
 
 
 @pytest.mark.parametrize("table", ["aggregation", "iteration", "iteration_set"])
-def test_nothing_was_aggregated(
-    table: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_was_aggregated(table: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = changed(profile, tmp_path, f"delete from {table}")
     for words in (["report", "summary"], ["report"], ["report", "iteration"], ["diff", str(profile)]):
         code = main([*words, str(path)])

@@ -242,9 +242,7 @@ def test_another_version_is_refused_with_both_named(tmp_path: Path, name: str, v
     with closing(sqlite3.connect(path)) as connection, connection:
         value = version.partition(".")[0] if name == "schema_major" else version.partition(".")[2]
         connection.execute("update meta set value = ? where name = ?", (value, name))
-    with pytest.raises(
-        pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to {MAJOR}\.{MINOR}\."
-    ):
+    with pytest.raises(pyprof.PyProfError, match=rf"schema {version}, this PyProf reads up to {MAJOR}\.{MINOR}\."):
         pyprof.load(path)
 
 
@@ -278,7 +276,5 @@ def test_a_process_that_has_a_node_of_autograd_alone(load: Load) -> None:
     """Without a number, as an older torch names it: it is an operator, and its process a worker."""
     node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
     prof = load(f"{body()}thread 1 process 300\n{node}\n    wait 9")
-    workers = (
-        "select worker.pid, count(*) from op join worker on worker.id = op.id >> 40 group by 1 order by 1"
-    )
+    workers = "select worker.pid, count(*) from op join worker on worker.id = op.id >> 40 group by 1 order by 1"
     assert prof.database.rows(workers) == [(100, 2), (300, 1)]

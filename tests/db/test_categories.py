@@ -26,9 +26,7 @@ def test_every_family_and_every_kind_of_kernel_has_its_place():
     files = {path.stem for path in Path(pyprof.costs.ops.__path__[0]).glob("*.py")} - _NO_FAMILY
     assert files == CATEGORY_OF_FAMILY.keys() | FAMILIES_WITHOUT_CATEGORY
     assert not CATEGORY_OF_FAMILY.keys() & FAMILIES_WITHOUT_CATEGORY
-    kinds = {row.value for row in (*kernel_table.FUNCTIONS, *kernel_table.KINDS)} | frozenset().union(
-        *FITS.values()
-    )
+    kinds = {row.value for row in (*kernel_table.FUNCTIONS, *kernel_table.KINDS)} | frozenset().union(*FITS.values())
     assert kinds == CATEGORY_OF_KIND.keys() | {"other"}
     assert {
         *CATEGORY_OF_KIND.values(),

@@ -48,15 +48,9 @@ def test_values_that_no_profile_has(profile, tmp_path):
             prof = pyprof.load(path)
         except pyprof.PyProfError:
             continue
-        shown = {
-            report: partial(prof.report, report) for report in (*dice.sample(REPORTS, 2), "expert_systems")
-        }
-        shown |= {
-            format_: partial(prof.export, format_, tmp_path / "out") for format_ in ("chrome", "speedscope")
-        }
-        shown |= {
-            name: partial(getattr, prof, name) for name in ("kernels", "ops", "steps", "devices", "coverage")
-        }
+        shown = {report: partial(prof.report, report) for report in (*dice.sample(REPORTS, 2), "expert_systems")}
+        shown |= {format_: partial(prof.export, format_, tmp_path / "out") for format_ in ("chrome", "speedscope")}
+        shown |= {name: partial(getattr, prof, name) for name in ("kernels", "ops", "steps", "devices", "coverage")}
         for what in dice.sample(sorted(shown), 3):
             try:
                 shown[what]()
@@ -107,17 +101,13 @@ def test_an_interrupt_is_no_damage(what, profile):
     "update iteration set cut_off = 7", "update iteration set partial = 2", "delete from iteration",
     "insert into pause values (0, -9223372036854775807, 9223372036854775807, 1)",
 ])  # fmt: skip
-def test_iterations_that_none_has_are_found_before_they_count(
-    change: str, profile: Path, tmp_path: Path
-) -> None:
+def test_iterations_that_none_has_are_found_before_they_count(change: str, profile: Path, tmp_path: Path) -> None:
     """They would change figures without an error."""
     path = tmp_path / "odd.sqlite"
     shutil.copyfile(profile, path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
-    with pytest.raises(
-        pyprof.PyProfError, match=r"odd\.sqlite is damaged \((an aggregation|iteration|pause) has "
-    ):
+    with pytest.raises(pyprof.PyProfError, match=r"odd\.sqlite is damaged \((an aggregation|iteration|pause) has "):
         pyprof.load(path)
 
 

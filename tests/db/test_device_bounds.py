@@ -19,14 +19,10 @@ from pyprof.facts.steps.device_bounds import Work, bounds
         (None, 0),
     ],
 )
-def test_the_first_iteration_begins_when_earlier_work_has_ended(
-    event: tuple[int, int] | None, begin: int
-) -> None:
+def test_the_first_iteration_begins_when_earlier_work_has_ended(event: tuple[int, int] | None, begin: int) -> None:
     """An iteration from 0 to 400 on the host, whose kernel runs from 300 to 500; an event before it has no launch."""
     before = [] if event is None else [event]
     start, end = np.array([*before, (300, 500)]).T
     launched = np.array([False] * len(before) + [True])
-    one = bounds(
-        np.array([0]), np.array([400]), np.array([0]), np.array([len(start)]), Work(start, end, launched)
-    )
+    one = bounds(np.array([0]), np.array([400]), np.array([0]), np.array([len(start)]), Work(start, end, launched))
     assert (one.start.tolist(), one.end.tolist()) == ([begin], [500])

@@ -63,9 +63,7 @@ def cells(columns):
 
 
 @pytest.mark.parametrize("table", packed.TABLES)
-@pytest.mark.parametrize(
-    "ids", [(0, LAST_ID), (0, 7), (3, 25), (7, 14), (13, 15), (39, 40), (5, 5), (500, 900)]
-)
+@pytest.mark.parametrize("ids", [(0, LAST_ID), (0, 7), (3, 25), (7, 14), (13, 15), (39, 40), (5, 5), (500, 900)])
 def test_pieces_have_the_rows(table, ids, database, without):
     names = list(schema()[table])
     query = f"select {', '.join(names)} from {table} where id >= ? and id < ? order by id"

@@ -11,9 +11,7 @@ from pyprof.core import intervals
 from pyprof.facts.device.partition import Union, partition
 
 TIME = 40
-some = st.lists(
-    st.tuples(st.integers(0, TIME), st.integers(0, TIME)).map(lambda pair: tuple(sorted(pair))), max_size=8
-)
+some = st.lists(st.tuples(st.integers(0, TIME), st.integers(0, TIME)).map(lambda pair: tuple(sorted(pair))), max_size=8)
 
 
 def union(pairs: list[tuple[int, int]]) -> Union:

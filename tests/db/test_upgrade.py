@@ -40,9 +40,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str,
 
 
 def same(new: Any, old: Any) -> bool:
-    return new == old or (
-        isinstance(new, float) and isinstance(old, float) and math.isclose(new, old, rel_tol=1e-9)
-    )
+    return new == old or (isinstance(new, float) and isinstance(old, float) and math.isclose(new, old, rel_tol=1e-9))
 
 
 def test_reports_say_what_they_said(old: tuple[Path, dict[str, Any]]):
@@ -116,9 +114,7 @@ def test_aggregations_are_kept_and_nothing_is_damaged(old: tuple[Path, dict[str,
 
 
 @pytest.mark.parametrize("old", SCHEMAS[:1], indirect=True)
-def test_commands_read_an_older_database(
-    old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
-):
+def test_commands_read_an_older_database(old: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]):
     path, reports = old
     assert cli.main(["report", "op_type", "--format", "json", str(path)]) == 0
     (rows,) = json.loads(capsys.readouterr().out).values()
@@ -132,10 +128,7 @@ def test_a_newer_one_is_refused_with_what_to_do(major: int, minor: int, tmp_path
     set_schema(path, str(major), str(minor))
     assert cli.main(["report", "op_type", str(path)]) == 1
     sentence = capsys.readouterr().err
-    assert (
-        f"was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. Upgrade:"
-        in sentence
-    )
+    assert f"was written by schema {major}.{minor}, this PyProf reads up to {MAJOR}.{MINOR}. Upgrade:" in sentence
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,7 @@ def whole(path: Path) -> list[tuple[int, int, str | None]]:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
         found = aggregations(database)
         for one in found:
-            sums = database.rows(
-                "select sum(calls), sum(cpu_ns) from op_stat where aggregation = ?", (one.id,)
-            )
+            sums = database.rows("select sum(calls), sum(cpu_ns) from op_stat where aggregation = ?", (one.id,))
             direct = database.rows(
                 """select count(*), sum(op.cpu_ns) from op join iteration i on op.id >= i.first_op and op.id < i.last_op
                    where i.iteration_set = ? and i.number between ? and ?""",

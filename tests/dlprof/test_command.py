@@ -122,9 +122,7 @@ for _ in range(6000):
         pytest.param(signal.SIGTERM, False, 143, marks=pytest.mark.long),
     ],
 )
-def test_signals_reach_the_application_and_reports_are_written(
-    number: int, group: bool, expected: int, tmp_path: Path
-):
+def test_signals_reach_the_application_and_reports_are_written(number: int, group: bool, expected: int, tmp_path: Path):
     """To the whole group, as ctrl-C and launchers do, or to the command alone. What the group has is not passed on:
     a second SIGTERM ends what writes the recording, which takes a while."""
     (tmp_path / "x.py").write_text(WAITING.replace("OPERATORS", "20000" if group else "1"))
@@ -140,9 +138,7 @@ def test_signals_reach_the_application_and_reports_are_written(
 
 
 @pytest.mark.parametrize("example", ["lenet.py", pytest.param("transformer.py", marks=pytest.mark.long)])
-def test_what_a_user_of_dlprof_types(
-    example: str, dlprof: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_user_of_dlprof_types(example: str, dlprof: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Eight reports twice and a database; the recording aggregated again gives the same files."""
     words = ("--reports=all", "--formats=csv,json", "-b", "-v", "minimal")
     code, out, errors = finish(start(*words, "python", str(ROOT / "examples" / example), cwd=tmp_path))
@@ -276,9 +272,7 @@ def test_each_level_of_verbosity_says_more(aggregate: Run, folder: Path):
     assert "took" in "".join(said[4])
 
 
-def test_without_tensorboard_a_line_names_the_extra(
-    aggregate: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_tensorboard_a_line_names_the_extra(aggregate: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(events, "available", lambda: False)
     code, _, errors = aggregate("--tb_dir=tb", "-vminimal")
     assert code == 0
@@ -290,9 +284,7 @@ def test_without_tensorboard_a_line_names_the_extra(
 def test_the_dump_of_the_model_data_is_the_database(aggregate: Run, folder: Path):
     from pyprof.dlprof import model_data
 
-    assert (
-        aggregate("--dump_model_data=true", "--profile_name=net", "--iter_start=1", "--iter_stop=2")[0] == 0
-    )
+    assert aggregate("--dump_model_data=true", "--profile_name=net", "--iter_start=1", "--iter_stop=2")[0] == 0
     found = json.loads((folder / "net_model_data.json").read_text())
     assert found["pyprof_model_data"] == model_data.VERSION
     assert set(found) == {
@@ -306,9 +298,7 @@ def test_the_dump_of_the_model_data_is_the_database(aggregate: Run, folder: Path
     assert (found["aggregation"]["iter_start"], found["aggregation"]["iter_stop"]) == (1, 2)
     assert [row["aggregated"] for row in found["iterations"]] == [False, True, True, False]
     names = {row["id"]: row["type"] for row in found["operators"]}
-    launched = [
-        (names[row["operator"]], row["name"], row["duration_ns"], row["grid"]) for row in found["kernels"]
-    ]
+    launched = [(names[row["operator"]], row["name"], row["duration_ns"], row["grid"]) for row in found["kernels"]]
     assert launched == 4 * [
         ("linear", "volta_sgemm", 40, [1, 1, 1]), ("relu", "relu_kernel", 10, [1, 1, 1]),
         ("gelu", "gelu_kernel", 5, [1, 1, 1]),

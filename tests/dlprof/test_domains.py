@@ -50,8 +50,7 @@ def test_domains_of_nsys_have_the_names_of_their_process(two: Path):
     texts = [trace.strings[text] for text in trace.ranges.text]
     names = [trace.strings[domain] for domain in trace.ranges.domain]
     found = {
-        next(word for word in ("relu", "linear", "plain") if word in text): name
-        for text, name in zip(texts, names)
+        next(word for word in ("relu", "linear", "plain") if word in text): name for text, name in zip(texts, names)
     }
     assert found == {"relu": "a/b", "linear": "inner", "plain": ""}
     assert modes.domains(trace) == ["a/b", "default", "inner"]
@@ -78,11 +77,7 @@ def test_domains_of_nvprof(tmp_path: Path):
     connection.commit()
     connection.close()
     trace = loader.load(path)
-    inner = [
-        trace.strings[t]
-        for t, d in zip(trace.ranges.text, trace.ranges.domain)
-        if trace.strings[d] == "inner"
-    ]
+    inner = [trace.strings[t] for t, d in zip(trace.ranges.text, trace.ranges.domain) if trace.strings[d] == "inner"]
     assert len(inner) == 1
     assert "linear" in inner[0]
 

@@ -11,9 +11,7 @@ def rule(number: int) -> Rule:
     return Rule(f"R{number:02}", f"name{number}", "text", lambda source: None)
 
 
-FOUND = Finding(
-    "R01", "The loader is slow.", "Use workers.", 250_000_000, ({"what": "wait", "ns": 7},), "Look again."
-)
+FOUND = Finding("R01", "The loader is slow.", "Use workers.", 250_000_000, ({"what": "wait", "ns": 7},), "Look again.")
 OUTCOMES = [
     Outcome(rule(1), FOUND, None),
     Outcome(rule(2), FOUND._replace(saving=None, verify="", problem="Nobody knows."), None),

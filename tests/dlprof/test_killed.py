@@ -67,9 +67,7 @@ def test_what_is_half_done_is_seen_by_no_reader(half_done: Path):
     before, journal = half_done.read_bytes(), access.journal(half_done).read_bytes()
     with files.Store(half_done) as database:
         copied = database._file
-        assert database.columns("select count(*) as n from op")["n"].values.tolist() == [
-            killing.STEPS * killing.OPS
-        ]
+        assert database.columns("select count(*) as n from op")["n"].values.tolist() == [killing.STEPS * killing.OPS]
     assert not copied.parent.exists()
     assert killing.whole(half_done) == [(0, killing.STEPS - 1, None)]
     assert (half_done.read_bytes(), access.journal(half_done).read_bytes()) == (before, journal)

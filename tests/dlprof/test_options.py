@@ -264,9 +264,7 @@ def test_a_folder_without_room(share: float, folder: Path, dlprof: Run):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
-        code, out, errors = dlprof(
-            "--nsys_database=nsys.sqlite", "--reports=all", "-vminimal", "--output_path=new"
-        )
+        code, out, errors = dlprof("--nsys_database=nsys.sqlite", "--reports=all", "-vminimal", "--output_path=new")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
@@ -328,9 +326,7 @@ def test_the_command_that_records(typed: str, expected: str):
     assert " ".join(application.split(typed.split()).recorded(["R"])) == expected
 
 
-def test_a_python_script_on_the_path_is_run_by_its_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_python_script_on_the_path_is_run_by_its_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     script = tmp_path / "trainer"
     script.write_text("#!/opt/py/bin/python3 -s\n")
     script.chmod(0o755)

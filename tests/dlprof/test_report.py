@@ -83,9 +83,7 @@ def test_a_worker(run: Cli, folder: Path):
     name = prof.steps["worker"][0]
     prof.database.close()
     for worker in ("0", name):
-        assert (
-            calls(run("report", "op_type", "nsys.sqlite", "--worker", worker, "--format=csv")[1])["relu"] == 4
-        )
+        assert calls(run("report", "op_type", "nsys.sqlite", "--worker", worker, "--format=csv")[1])["relu"] == 4
 
 
 WRONG = {

@@ -130,15 +130,12 @@ GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 def gpu_rows(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(
-        (e["name"], ns(e["ts"]), ns(e["dur"]), e["args"]["device"], e["args"]["stream"])
-        for e in of(found, *GPU)
+        (e["name"], ns(e["ts"]), ns(e["dur"]), e["args"]["device"], e["args"]["stream"]) for e in of(found, *GPU)
     )
 
 
 def expected_rows(kernels: pd.DataFrame) -> list[tuple[Any, ...]]:
-    return sorted(
-        (k.full_name, k.start_ns, k.duration_ns, int(k.device), int(k.stream)) for k in kernels.itertuples()
-    )
+    return sorted((k.full_name, k.start_ns, k.duration_ns, int(k.device), int(k.stream)) for k in kernels.itertuples())
 
 
 def test_events_of_the_gpu_are_those_of_the_profile(prof: Profile, tmp_path: Path) -> None:
@@ -163,9 +160,7 @@ def test_calls_ranges_and_operators_are_on_their_threads(prof: Profile, tmp_path
     recording = build.recording(STEP * 3)
     zero = min(one.start for one in recording.ranges)
     found = exported(prof, tmp_path / "x.json")
-    api = sorted(
-        (e["name"], e["cat"], e["tid"], ns(e["ts"]), ns(e["dur"])) for e in of(found, "cuda_runtime")
-    )
+    api = sorted((e["name"], e["cat"], e["tid"], ns(e["ts"]), ns(e["dur"])) for e in of(found, "cuda_runtime"))
     assert api == sorted(
         (
             (one.name or "cudaLaunchKernel").split("_v")[0],
@@ -215,12 +210,8 @@ def test_an_execution_is_the_outermost_range_that_begins_with_it(tmp_path: Path)
     recording = build.recording(STEP)
     linear = next(one for one in recording.ranges if one.text == LINEAR)
     recording.ops[0].start = linear.start  # within the clock's resolution
-    found = exported(
-        pyprof.load(build.write_capture(tmp_path / "net.sqlite", recording)), tmp_path / "x.json"
-    )
-    same = {
-        e["name"]: e["args"] for e in of(found, "cpu_op") if "addmm" in e["name"] or "linear" in e["name"]
-    }
+    found = exported(pyprof.load(build.write_capture(tmp_path / "net.sqlite", recording)), tmp_path / "x.json")
+    same = {e["name"]: e["args"] for e in of(found, "cpu_op") if "addmm" in e["name"] or "linear" in e["name"]}
     assert same["torch.nn.functional.linear"]["op"].endswith("linear")
     assert "op" not in same["aten::addmm"]
 
@@ -353,18 +344,12 @@ def test_halves_of_surrogates_are_escaped() -> None:
 
 
 def test_without_a_gpu_operators_have_the_figures(tmp_path: Path) -> None:
-    lines = (
-        f"{LINEAR}\n    op seq=3 aten::addmm\n        wait 50\n{RELU}\n    op aten::relu\n        wait 9\n"
-    )
-    ops = lines.replace(
-        "op seq=3 aten::addmm", "op seq=3 " + build.call("aten::addmm", (16,), (64, 32), (32, 16))
-    )
+    lines = f"{LINEAR}\n    op seq=3 aten::addmm\n        wait 50\n{RELU}\n    op aten::relu\n        wait 9\n"
+    ops = lines.replace("op seq=3 aten::addmm", "op seq=3 " + build.call("aten::addmm", (16,), (64, 32), (32, 16)))
     prof = pyprof.load(build.write_capture(tmp_path / "net.sqlite", build.recording(ops * 3)))
     found = exported(prof, tmp_path / "x.json")
     addmm = [e for e in of(found, "cpu_op") if e["name"] == "aten::addmm"]
-    assert [e["args"]["flops"] for e in addmm] == [
-        int(k.flops) for k in prof.kernels.itertuples() if k.op == "linear"
-    ]
+    assert [e["args"]["flops"] for e in addmm] == [int(k.flops) for k in prof.kernels.itertuples() if k.op == "linear"]
     assert addmm[0]["args"]["flops"] >= 2 * 64 * 32 * 16
     assert addmm[0]["args"]["Input Dims"] == [[16], [64, 32], [32, 16]]
     assert addmm[0]["args"]["op module"] == "fc"
@@ -374,9 +359,7 @@ def test_without_a_gpu_operators_have_the_figures(tmp_path: Path) -> None:
 
 def test_workers_of_equal_pid_and_device_are_told_apart(tmp_path: Path) -> None:
     for number in range(3):
-        build.write_nsys(
-            tmp_path / f"a.rank{number}.sqlite", build.recording(f"{LINEAR}\n    > 5 k{number}\n")
-        )
+        build.write_nsys(tmp_path / f"a.rank{number}.sqlite", build.recording(f"{LINEAR}\n    > 5 k{number}\n"))
     prof = pyprof.load(tmp_path)
     found = exported(prof, tmp_path / "x.json")
     labels = {e["args"]["labels"]: e["pid"] for e in found if e["name"] == "process_labels"}
@@ -402,9 +385,7 @@ def test_a_pid_that_is_a_device_number_is_replaced(tmp_path: Path) -> None:
 
 def test_files_are_whole_or_not_there(prof: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "out" / "x.json"
-    with pytest.raises(
-        PyProfError, match=r"x\.json: the export could not be written \(the folder does not exist\)"
-    ):
+    with pytest.raises(PyProfError, match=r"x\.json: the export could not be written \(the folder does not exist\)"):
         prof.export("chrome", target)
     target.parent.mkdir()
     target.write_text("old")
@@ -452,9 +433,7 @@ def test_real_recordings(data: Path, tmp_path: Path, name: str) -> None:
 def test_torchs_own_validator_finds_nothing(
     request: pytest.FixtureRequest, prof: Profile, tmp_path: Path, name: str
 ) -> None:
-    validator = pytest.importorskip(
-        "torch.profiler._trace_validator", reason="this torch has no trace validator"
-    )
+    validator = pytest.importorskip("torch.profiler._trace_validator", reason="this torch has no trace validator")
     found = pyprof.load(request.getfixturevalue("data") / name) if name else prof
     path = tmp_path / "x.json.gz"
     found.export("chrome", path)
@@ -481,9 +460,7 @@ def test_a_collective_says_what_the_validator_asks_for() -> None:
     assert args == {
         "Collective name": "all_gather", "In msg nelems": 8, "Out msg nelems": 16, "dtype": "BFloat16", "Group size": 2,
     }  # fmt: skip
-    assert (
-        "Collective name" not in chrome_names.of_event("record_param_comms", encode(Call("aten", "x"))).args
-    )
+    assert "Collective name" not in chrome_names.of_event("record_param_comms", encode(Call("aten", "x"))).args
 
 
 # Recordings of torch.profiler in today's spelling: what is exported reads as the same profile.
@@ -500,9 +477,7 @@ def test_traces_of_torch_profiler_come_back_as_they_were(data: Path, tmp_path: P
     source = data / "kineto" / name
     if not source.exists():
         pytest.skip(f"no {name} among the recordings of others")
-    validator = pytest.importorskip(
-        "torch.profiler._trace_validator", reason="this torch has no trace validator"
-    )
+    validator = pytest.importorskip("torch.profiler._trace_validator", reason="this torch has no trace validator")
     prof, path = pyprof.load(source), tmp_path / "x.json.gz"
     prof.export("chrome", path)
     back = pyprof.load(path)

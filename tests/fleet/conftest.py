@@ -43,9 +43,7 @@ class Cluster:
 
     def _start(self, code: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", code, *arguments]
-        return subprocess.Popen(
-            command, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        return subprocess.Popen(command, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def client(self, workers: int = 2) -> Any:
         client = distributed.Client(self.address, timeout=60)

@@ -88,9 +88,7 @@ def test_time_of_operators_is_what_is_left_of_each(seed: int, tmp_path: Path) ->
     moments = sorted({rng.randrange(0, 6_000_000, 1000) for _ in range(9)})
     own = f"id >= {first_id(1)} and id < {first_id(2)}"
     device = store.rows(f"select device from event where {own}")[0][0]
-    busy = cells(
-        store.rows(f"select start_ns, start_ns + duration_ns from event where {own} and device = {device}")
-    )
+    busy = cells(store.rows(f"select start_ns, start_ns + duration_ns from event where {own} and device = {device}"))
     busy |= cells(store.rows(f"select start_ns, start_ns + duration_ns from api where {own}"))
     of_worker = "thread in (select id from thread where worker = 1)"
     loader = f"select start_ns, start_ns + duration_ns from dataloader where {of_worker}"
@@ -125,9 +123,7 @@ def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> 
         other = [op("aten::sort", 20, 5, rank)] if rank == 2 else []  # operators have other numbers there
         files_of_ranks.append([*events, *other, op("aten::nonzero", 1700, length, rank)])
     whole = pyprof.load(written(tmp_path / "run", files_of_ranks))
-    (row,) = [
-        row for row in whole.report("stragglers").to_dict("records") if row["times_last"] and row["late_ns"]
-    ]
+    (row,) = [row for row in whole.report("stragglers").to_dict("records") if row["times_last"] and row["late_ns"]]
     assert (row["worker"], row["late_ns"], row["operator"]) == ("rank2", 400_000, "nonzero")
     # Of 400 us more in the operator, 100 are under the collective, and 1 is in the call that launched it.
     assert (row["host_ns"], row["communication_ns"], row["launch_ns"]) == (299_000, 100_000, 1_000)
@@ -137,10 +133,7 @@ def test_a_collective_that_is_not_matched_ends_no_comparison(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        fault if fault in ("loader", "kernel") else pytest.param(fault, marks=pytest.mark.long)
-        for fault in PART
-    ],
+    [fault if fault in ("loader", "kernel") else pytest.param(fault, marks=pytest.mark.long) for fault in PART],
 )
 def test_a_fleet_names_the_guilty_rank_and_its_part(fault: str, tmp_path: Path) -> None:
     what = simulated.plan(0, fault)._replace(ranks=3, guilty=1)

@@ -67,8 +67,7 @@ def assert_equal(one: fleet.Fleet, other: pyprof.Profile) -> None:
     pd.testing.assert_frame_equal(one.steps, other.steps)
     for table in ("iteration", "iteration_part", "iteration_device", "step", "pause", "worker", "device"):
         rows, expected = (
-            sorted(profile.database.rows(f"select * from {table}"), key=repr)
-            for profile in (one.summary, other)
+            sorted(profile.database.rows(f"select * from {table}"), key=repr) for profile in (one.summary, other)
         )
         assert rows == expected, table
 
@@ -154,9 +153,7 @@ def test_a_killed_worker_costs_its_task(s3: str, tmp_path: Path) -> None:
 
             killer = threading.Thread(target=kill)
             killer.start()
-            opened = fleet.open(
-                tmp_path / "run", client, store, progress=lambda what, share: lines.append(what)
-            )
+            opened = fleet.open(tmp_path / "run", client, store, progress=lambda what, share: lines.append(what))
             killer.join()
             assert one.workers[0].wait() == -signal.SIGKILL
             assert opened.failed == {}
@@ -228,9 +225,7 @@ def test_missing_and_unreadable_ranks_are_named_wherever_figures_are(
     assert_main_figures_equal(opened, pyprof.load(run))
 
 
-def test_the_command_writes_a_fleet(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_fleet(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planted_ranks.write(tmp_path / "run")
     store = tmp_path / "store"
     words = ["save", str(tmp_path / "run"), "-o", str(store), "--scheduler"]
@@ -238,9 +233,7 @@ def test_the_command_writes_a_fleet(
     whole = pyprof.load(tmp_path / "run")
     pd.testing.assert_frame_equal(pd.read_parquet(store / "steps.parquet"), whole.steps, check_dtype=False)
     assert text_of(pd.read_parquet(store / "communication.parquet")) == text_of(whole.report("communication"))
-    with pytest.raises(
-        FormatError, match="is the summary of a fleet, which has no single events; show it with"
-    ):
+    with pytest.raises(FormatError, match="is the summary of a fleet, which has no single events; show it with"):
         pyprof.load(store / fleet.SUMMARY)
     assert main([*words, "nowhere"]) == 2
     assert "expected tcp://HOST:PORT, local or local:N" in capsys.readouterr().err
@@ -285,18 +278,13 @@ def test_ctrl_c_ends_the_workers_and_says_that_it_can_go_on(tmp_path: Path) -> N
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert (
-        said
-        == f"pyprof save: interrupted; what is done is in {store}, the same command goes on from there.\n"
-    )
+    assert said == f"pyprof save: interrupted; what is done is in {store}, the same command goes on from there.\n"
     until(lambda: not _alive(process.pid))
 
 
 @pytest.mark.parametrize("package", ["python", "pandas", "distributed", "pyprof"])
 @pytest.mark.parametrize("where", ["the scheduler", "tcp"])
-def test_other_versions_are_refused(
-    package: str, where: str, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_versions_are_refused(package: str, where: str, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = client.get_versions(check=False, packages=["pandas", "pyarrow"])
     clusters.check_versions(client)
     name = where if where == "the scheduler" else next(iter(answer["workers"]))
@@ -380,9 +368,7 @@ def test_processes_of_this_machine_have_no_port(words: list[str], processes: int
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
     subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, check=True)
     assert log.read_text().split() == ["started"] * processes
-    assert_main_figures_equal(
-        fleet.open(tmp_path / "run", 2, tmp_path / "store"), pyprof.load(tmp_path / "run")
-    )
+    assert_main_figures_equal(fleet.open(tmp_path / "run", 2, tmp_path / "store"), pyprof.load(tmp_path / "run"))
 
 
 def test_a_folder_of_several_runs_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

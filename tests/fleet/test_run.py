@@ -25,9 +25,7 @@ from tests.server import planted_ranks
 
 LINEAR = build.classic("linear", (2, 3), (4, 3))
 RELU = build.classic("relu", (2, 4))
-GPU = (
-    f"{LINEAR}\n    > 40 volta_sgemm\n    + 7 graph=5 reduce_kernel\n{RELU}\n    > 30 stream=8 relu_kernel\n"
-)
+GPU = f"{LINEAR}\n    > 40 volta_sgemm\n    + 7 graph=5 reduce_kernel\n{RELU}\n    > 30 stream=8 relu_kernel\n"
 CPU = ("op aten::relu\n    wait 50\n", "op aten::addmm\n    wait 70\n")
 
 
@@ -38,9 +36,7 @@ def planted(folder: Path) -> None:
 
 def mixed(folder: Path) -> None:
     """An export of nsys, a capture of another rank, and a capture without a GPU, as of a launcher."""
-    for rank, (write, text) in enumerate(
-        [(build.write_nsys, GPU), (build.write_capture, f"wait 100\n{GPU}")]
-    ):
+    for rank, (write, text) in enumerate([(build.write_nsys, GPU), (build.write_capture, f"wait 100\n{GPU}")]):
         write(folder / f"net.rank{rank}.sqlite", build.recording(text))
     build.write_capture(folder / "net.sqlite", build.recording("".join(CPU)))
 
@@ -118,9 +114,7 @@ def at_once(path: Path) -> Profile:
     + [pytest.param(one, marks=pytest.mark.long) for one in (without_gpu, clocks, archive)],
     ids=lambda write: write.__name__,
 )
-def test_one_recording_at_a_time_has_the_figures_of_all_at_once(
-    write: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_one_recording_at_a_time_has_the_figures_of_all_at_once(write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path)
     assert_same(pyprof.load(tmp_path), at_once(tmp_path))
 

@@ -29,9 +29,7 @@ NOT_ASKED = {"/api/openapi.json", "/api/jobs", "/api/jobs/{id}", "/api/jobs/{id}
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four ranks, one of them with a slow data loader, and a file that cannot be read."""
     folder = tmp_path_factory.mktemp("showing") / "run"
-    what = simulated.plan(0, "loader")._replace(
-        ranks=4, guilty=2, offset=[0] * 4, drift=[0.0] * 4, late_start=[0] * 4
-    )
+    what = simulated.plan(0, "loader")._replace(ranks=4, guilty=2, offset=[0] * 4, drift=[0.0] * 4, late_start=[0] * 4)
     simulated.write(folder, simulated.files(what, 4, 0))
     first = (folder / "rank0.1700000000000.pt.trace.json").read_text()
     (folder / "rank4.1700000000000.pt.trace.json").write_text(first[:200])
@@ -166,9 +164,7 @@ def test_no_route_makes_figures_of_events_that_are_not_there(page: Asking) -> No
             assert path in answers | NOT_ASKED or "{id}" in path, path
             continue
         for method in methods:
-            query = (
-                "?base=fleet&other=rank1" if "base" in names else "?other=fleet" if "run" not in names else ""
-            )
+            query = "?base=fleet&other=rank1" if "base" in names else "?other=fleet" if "run" not in names else ""
             said = page.http.request(method.upper(), path.replace("{", "").replace("}", "") + query, json={})
             assert said.status_code == 404, (path, said.text)
             assert said.json()["detail"].startswith("The summary of a fleet has no single events"), path

@@ -26,9 +26,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first seed; default: %(default)s")
     parser.add_argument("--format", choices=SEEDS, help="one format; default: all")
     parser.add_argument("--seed", type=int, help="one file")
-    parser.add_argument(
-        "--commands", type=int, default=2, help="commands per file, by chance; default: %(default)s"
-    )
+    parser.add_argument("--commands", type=int, default=2, help="commands per file, by chance; default: %(default)s")
     parser.add_argument("--all", action="store_true", help="every command with every file")
     parser.add_argument("--jobs", type=int, default=2, help="processes; default: %(default)s")
     parser.add_argument("--verbose", action="store_true", help="print what each run said")

@@ -118,9 +118,7 @@ class Inline:
             self._session.store.close()
 
 
-_CHANCE = re.compile(
-    r'"version":"[0-9a-f]{16}"|"modified":[0-9.]+'
-)  # of a database that is served, of its file
+_CHANCE = re.compile(r'"version":"[0-9a-f]{16}"|"modified":[0-9.]+')  # of a database that is served, of its file
 
 
 @cache

@@ -63,9 +63,7 @@ def numbers(path: Path, dice: random.Random) -> None:
         at = dice.randrange(min(len(data), dice.choice((100, 5000, 1 << 30))))
         kind = dice.choice(("B", ">H", ">I", ">Q", "<I"))
         most = (1 << 8 * struct.calcsize(kind)) - 1
-        data[at : at + struct.calcsize(kind)] = struct.pack(
-            kind, dice.choice((0, 1, most, most >> 1, most // 3))
-        )
+        data[at : at + struct.calcsize(kind)] = struct.pack(kind, dice.choice((0, 1, most, most >> 1, most // 3)))
     path.write_bytes(data)
 
 
@@ -129,9 +127,7 @@ def _change_cells(connection: sqlite3.Connection, table: str, dice: random.Rando
     last = connection.execute(f'select coalesce(max(rowid), 0) from "{table}"').fetchone()[0]
     for _ in range(dice.choice((1, 1, 3))):
         row = dice.randint(1, max(1, min(last, 10_000)))
-        connection.execute(
-            f'update or ignore "{table}" set "{column}" = ? where rowid = ?', (_cell(dice), row)
-        )
+        connection.execute(f'update or ignore "{table}" set "{column}" = ? where rowid = ?', (_cell(dice), row))
 
 
 def _change_column(connection: sqlite3.Connection, table: str, dice: random.Random) -> None:
@@ -142,9 +138,7 @@ def _change_column(connection: sqlite3.Connection, table: str, dice: random.Rand
 def _shift_column(connection: sqlite3.Connection, table: str, dice: random.Random) -> None:
     column = dice.choice(_columns(connection, table))
     with suppress(sqlite3.OperationalError):  # an overflow
-        connection.execute(
-            f'update or ignore "{table}" set "{column}" = "{column}" + ?', (dice.choice(NUMBERS),)
-        )
+        connection.execute(f'update or ignore "{table}" set "{column}" = "{column}" + ?', (dice.choice(NUMBERS),))
 
 
 def _swap_columns(connection: sqlite3.Connection, table: str, dice: random.Random) -> None:
@@ -167,9 +161,7 @@ def _drop_column(connection: sqlite3.Connection, table: str, dice: random.Random
 
 def _rename_column(connection: sqlite3.Connection, table: str, dice: random.Random) -> None:
     column = dice.choice(_columns(connection, table))
-    connection.execute(
-        f'alter table "{table}" rename column "{column}" to "{dice.choice(("other", "a b", "é"))}"'
-    )
+    connection.execute(f'alter table "{table}" rename column "{column}" to "{dice.choice(("other", "a b", "é"))}"')
 
 
 def _drop_table(connection: sqlite3.Connection, table: str, dice: random.Random) -> None:
@@ -177,9 +169,7 @@ def _drop_table(connection: sqlite3.Connection, table: str, dice: random.Random)
 
 
 def _drop_index(connection: sqlite3.Connection, table: str, dice: random.Random) -> None:
-    found = connection.execute(
-        "select name from sqlite_master where type = 'index' and sql not null"
-    ).fetchall()
+    found = connection.execute("select name from sqlite_master where type = 'index' and sql not null").fetchall()
     if found:
         connection.execute(f'drop index "{dice.choice(found)[0]}"')
 
@@ -338,15 +328,10 @@ def net_dict(path: Path, dice: random.Random) -> None:
     """Values of lines of net.dict."""
     lines = path.read_text().splitlines()
     for at in dice.sample(range(len(lines)), dice.choice((1, 1, 3))):
-        fields = {
-            key: list(one) if isinstance(one, tuple) else one
-            for key, one in ast.literal_eval(lines[at]).items()
-        }
+        fields = {key: list(one) if isinstance(one, tuple) else one for key, one in ast.literal_eval(lines[at]).items()}
         text = repr(changed(fields, dice))
         if dice.random() < 0.1:
-            text = text.replace(
-                "None", dice.choice(("__import__('os').abort()", "-" * 3000 + "1", "1e999", "b'a'")), 1
-            )
+            text = text.replace("None", dice.choice(("__import__('os').abort()", "-" * 3000 + "1", "1e999", "b'a'")), 1)
         lines[at] = text.replace("\n", " ")
     path.write_text("".join(f"{line}\n" for line in lines))
 
@@ -393,9 +378,7 @@ def archive(path: Path, dice: random.Random) -> None:
         members[at] = (name, content)
     methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
     data = (
-        seeds.tar(members, dice.random() < 0.8)
-        if "tar" in path.name
-        else seeds.zipped(members, dice.choice(methods))
+        seeds.tar(members, dice.random() < 0.8) if "tar" in path.name else seeds.zipped(members, dice.choice(methods))
     )
     path.write_bytes(data)
 
@@ -412,9 +395,7 @@ def _vacuum(path: Path, dice: random.Random) -> None:
 def _unknown_table(path: Path, dice: random.Random) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("create table unknown (a, b text)")
-        connection.execute(
-            "insert into unknown values (?, ?)", (value(dice) if dice.random() < 0.5 else None, "text")
-        )
+        connection.execute("insert into unknown values (?, ?)", (value(dice) if dice.random() < 0.5 else None, "text"))
 
 
 def _unknown_column(path: Path, dice: random.Random) -> None:
@@ -425,9 +406,7 @@ def _unknown_column(path: Path, dice: random.Random) -> None:
 def _unknown_index(path: Path, dice: random.Random) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         table = dice.choice(_names(connection))
-        connection.execute(
-            f'create index unknown on "{table}" ("{dice.choice(_columns(connection, table))}")'
-        )
+        connection.execute(f'create index unknown on "{table}" ("{dice.choice(_columns(connection, table))}")')
 
 
 def _row_order(path: Path, dice: random.Random) -> None:

@@ -179,9 +179,7 @@ def _work(run: Path, seeds: list[Path], order: dict[str, Any]) -> Iterator[dict[
                 found["differs"] = _difference(*(" ".join(one["said"].split()) for one in (truth, found)))
         del found["said"]
         after = _content(run / "in")
-        found["changed"] = sorted(
-            name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
-        )
+        found["changed"] = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         yield {"command": name, **found}
 
 
@@ -227,11 +225,7 @@ def _one(run: Path, arguments: list[str], seed: Path, watch: _Watch) -> dict[str
 def _difference(one: str, other: str) -> str:
     """Where two texts differ, with what is around; empty if they are equal."""
     at = next((i for i, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
-    return (
-        ""
-        if one == other
-        else f"{one[max(0, at - 100) : at + 100]!r} became {other[max(0, at - 100) : at + 100]!r}"
-    )
+    return "" if one == other else f"{one[max(0, at - 100) : at + 100]!r} became {other[max(0, at - 100) : at + 100]!r}"
 
 
 def _content(folder: Path) -> dict[str, str]:

@@ -106,9 +106,7 @@ class Fuzzer:
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(
-            json.dumps({"format": format_, "seed": seed, "commands": commands, **more}) + "\n"
-        )
+        process.stdin.write(json.dumps({"format": format_, "seed": seed, "commands": commands, **more}) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:

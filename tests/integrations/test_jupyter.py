@@ -239,9 +239,7 @@ def test_the_viewer_ends_with_a_server_that_is_killed(folder: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, *words]) as parent:
         until(lambda: (folder / "socket").exists())
         (viewer,) = psutil.Process(parent.pid).children()
-        until(
-            lambda: os.getsid(viewer.pid) == viewer.pid
-        )  # a Ctrl-C in the terminal reaches it by the parent
+        until(lambda: os.getsid(viewer.pid) == viewer.pid)  # a Ctrl-C in the terminal reaches it by the parent
         parent.kill()
     until(lambda: not is_running(viewer))
 

@@ -72,14 +72,10 @@ class Run:
         self.outputs = {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
 
     def text(self, cell: str) -> str:
-        return "".join(
-            one.text for one in self.outputs[cell] if one.output_type == "stream" and one.name == "stdout"
-        )
+        return "".join(one.text for one in self.outputs[cell] if one.output_type == "stream" and one.name == "stdout")
 
     def said(self, cell: str) -> str:
-        return "".join(
-            one.text for one in self.outputs[cell] if one.output_type == "stream" and one.name == "stderr"
-        )
+        return "".join(one.text for one in self.outputs[cell] if one.output_type == "stream" and one.name == "stderr")
 
     def html(self, cell: str) -> list[str]:
         """HTML of what a cell displayed."""
@@ -145,9 +141,7 @@ def test_a_cell_shows_its_value_and_the_profile(run: Run) -> None:
     assert len([one for one in run.outputs["quiet"] if "data" in one]) == 1
     assert not any(run.html("line"))  # the profile has a name there
     assert run.said("cell").startswith("kept.sqlite: ")
-    assert re.fullmatch(
-        r"cell2\.sqlite: \d+ operators, 2 calls\n", run.said("line")
-    )  # no path of a temporary folder
+    assert re.fullmatch(r"cell2\.sqlite: \d+ operators, 2 calls\n", run.said("line"))  # no path of a temporary folder
 
 
 @pytest.mark.long
@@ -205,9 +199,7 @@ def test_the_summary_is_that_of_the_terminal(hostile: Path) -> None:
 def test_findings_are_paragraphs_and_tables_stay_tables(hostile: Path) -> None:
     prof = pyprof.load(hostile)
     found = prof.findings
-    findings, some, report = (
-        table._repr_html_() for table in (found, found[["rule"]], prof.report("op_type"))
-    )
+    findings, some, report = (table._repr_html_() for table in (found, found[["rule"]], prof.report("op_type")))
     assert "pyprof-findings" in findings
     assert "<b>R" in findings
     assert 'class="dataframe"' in some
@@ -302,9 +294,7 @@ def test_a_page_that_cannot_be_shown_is_one_sentence(hostile: Path, in_notebook:
 
 
 def test_outside_of_a_notebook_a_sentence_says_what_to_do(hostile: Path) -> None:
-    with pytest.raises(
-        UsageError, match=r"show\(\) is for notebooks; in a terminal run: pyprof view .*hostile.sqlite"
-    ):
+    with pytest.raises(UsageError, match=r"show\(\) is for notebooks; in a terminal run: pyprof view .*hostile.sqlite"):
         pyprof.load(hostile).show()
     assert FormatError("no kernels.")._render_traceback_() == ["FormatError: no kernels."]
 

@@ -153,9 +153,7 @@ def test_answers_are_for_frames_of_the_same_origin_alone(tmp_path: Path, make: M
         assert b"import" not in ask(plugin, path).body
 
 
-def test_what_is_missing_is_said_in_the_tab(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make
-) -> None:
+def test_what_is_missing_is_said_in_the_tab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make) -> None:
     """TensorBoard loads the plugin of every installed package: without the extra it must not fail."""
     monkeypatch.setattr(tensorboard, "find_spec", lambda name: None if name == "a2wsgi" else object())
     answer = ask(make(tmp_path), "/page/index.html")

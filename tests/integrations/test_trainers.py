@@ -65,9 +65,7 @@ def loader(count: int = 8) -> torch.utils.data.DataLoader:
     return torch.utils.data.DataLoader(torch.randn(2 * count, 8), batch_size=2, shuffle=True)
 
 
-def lightning_trainer(
-    kind: str | None, path: Path, more: dict[str, Any] | None = None, **options: Any
-) -> Trainer:
+def lightning_trainer(kind: str | None, path: Path, more: dict[str, Any] | None = None, **options: Any) -> Trainer:
     """A trainer with the callback or the profiler."""
     own: dict[str, Any] = {}
     if kind == CALLBACK:
@@ -268,9 +266,7 @@ def test_a_training_of_transformers_that_goes_on_has_its_own_numbers(path: Path,
     huggingface(path, out, more={**more, "max_steps": 8}, resume=resume, window=(3, 6))
     assert steps(path) == [4, 5]
     ops = pyprof.load(path).ops
-    assert (
-        (ops["type"] == "embedding") & (ops["direction"] == "fprop")
-    ).sum() == 2 * 2 * 2  # of tokens and places
+    assert ((ops["type"] == "embedding") & (ops["direction"] == "fprop")).sum() == 2 * 2 * 2  # of tokens and places
 
 
 @pytest.mark.parametrize("error", [ValueError("bad batch"), KeyboardInterrupt()], ids=["error", "interrupt"])
@@ -283,9 +279,7 @@ def test_an_error_in_transformers_stays_the_same_and_the_file_is_whole(
     assert steps(path) == [0, 1, 2]
 
 
-def test_the_next_training_of_transformers_ends_the_window_of_one_that_failed(
-    path: Path, tmp_path: Path
-) -> None:
+def test_the_next_training_of_transformers_ends_the_window_of_one_that_failed(path: Path, tmp_path: Path) -> None:
     callback = TransformersCallback(str(path), wait=0, warmup=0, active=4)
     with pytest.raises(ValueError, match="bad batch"):
         huggingface(folder=tmp_path / "out", callbacks=[callback], fail=ValueError("bad batch"))
@@ -415,9 +409,7 @@ def test_steps_of_the_command_line_are_those_of_the_function(path: Path, compile
     assert not path.with_name("other.sqlite").exists()
 
 
-@pytest.mark.parametrize(
-    ("ranks", "name"), [(None, "net.rank1.sqlite"), ([1], "net.rank1.sqlite"), ([0], None)]
-)
+@pytest.mark.parametrize(("ranks", "name"), [(None, "net.rank1.sqlite"), ([1], "net.rank1.sqlite"), ([0], None)])
 def test_each_rank_has_its_file_or_those_that_are_named(
     ranks: list[int] | None, name: str | None, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,9 +429,7 @@ def test_a_window_that_is_over_is_reported_once(path: Path, capfd: pytest.Captur
     callback._loop.begin(4)
     callback._loop.step(4)
     callback._loop.end()
-    assert (
-        "nothing is recorded: the loop begins with step 4, after the window (2, 4)." in capfd.readouterr().err
-    )
+    assert "nothing is recorded: the loop begins with step 4, after the window (2, 4)." in capfd.readouterr().err
     assert not path.exists()
 
 

@@ -66,9 +66,7 @@ def test_there_is_none(options, more, environment, forks, tmp_path):
     assert code == wanted
     assert "Whole recording" not in done.stdout + done.stderr
     assert "overview" not in done.stdout + done.stderr
-    assert (
-        done.stderr.splitlines()[:-1][-1:] == plain.stderr.splitlines()[-1:]
-    )  # then the line about the file
+    assert done.stderr.splitlines()[:-1][-1:] == plain.stderr.splitlines()[-1:]  # then the line about the file
 
 
 @pytest.mark.long
@@ -122,9 +120,7 @@ def test_libraries_that_cannot_be_imported(tool, forks, tmp_path):
     prelude = f"{PATIENT}import sys\nsys.path.insert(0, {str(tmp_path / 'broken')!r})"
     code, done = forks.run(tmp_path, WORK, "run", overview=True, prelude=prelude)
     assert code == 0
-    assert done.stderr.splitlines()[1:] == [
-        "pyprof: no overview of the recording: ImportError: it is too old"
-    ]
+    assert done.stderr.splitlines()[1:] == ["pyprof: no overview of the recording: ImportError: it is too old"]
 
 
 @pytest.mark.long
@@ -143,14 +139,10 @@ def test_a_forked_child_of_the_program_prints_none(forks, tmp_path):
     source = (
         "import pyprof\npyprof.start('net.sqlite')\n"
         + WORK
-        + (
-            "pyprof.stop()\nimport os, sys\npid = os.fork()\nif not pid:\n    sys.exit(0)\nos.waitpid(pid, 0)\n"
-        )
+        + ("pyprof.stop()\nimport os, sys\npid = os.fork()\nif not pid:\n    sys.exit(0)\nos.waitpid(pid, 0)\n")
     )
     # The last of a child's exit is left out: there the destructors of torch's profiler may wait for ever.
-    prelude = (
-        "import atexit, os\npid = os.getpid()\natexit.register(lambda: os.getpid() == pid or os._exit(0))"
-    )
+    prelude = "import atexit, os\npid = os.getpid()\natexit.register(lambda: os.getpid() == pid or os._exit(0))"
     _, done = forks.run(tmp_path, source, "run", overview=True, prelude=prelude)
     assert done.stderr.count(NEXT) == 1
 

@@ -81,9 +81,7 @@ def test_operators_are_those_of_the_op_type_report_in_a_step(profile):
     found, table = figures(profile.source()), profile.report("op_type")
     steps = found.step.number or found.step.workers
     expected = [
-        (t, gpu / steps, n / steps)
-        for t, gpu, n in zip(table["type"], table["gpu"], table["calls"])
-        if gpu > 0
+        (t, gpu / steps, n / steps) for t, gpu, n in zip(table["type"], table["gpu"], table["calls"]) if gpu > 0
     ]
     assert [row.name for row in found.operators] == [row[0] for row in expected[:5]]
     assert [row[1:3] for row in found.operators] == [
@@ -96,9 +94,7 @@ def test_modules_have_the_time_of_their_operators(profile):
     found, table = figures(profile.source()), profile.report("module")
     steps = found.step.number or found.step.workers
     each = profile.report("detail")
-    times = {
-        name: int(each["gpu"][each["module"].fillna("") == name].sum()) for name in table["module"].tolist()
-    }
+    times = {name: int(each["gpu"][each["module"].fillna("") == name].sum()) for name in table["module"].tolist()}
     known = any(times)  # a module, not only what is outside of modules
     expected = [(name, time / steps) for name, time in times.items() if time and known]
     most = sorted(expected, key=lambda row: -row[1])[:5]
@@ -168,9 +164,7 @@ op seq=1 forward=1 MmBackward0
     row = profile.report("step_time", categories="phase").iloc[0]
     assert wait.start < stack.start < stack.end < wait.end
     expected = {"dataloader": wait, "forward": mm, "backward": backward}
-    assert {name: row[f"{name}_ns"] for name in expected} == {
-        k: one.end - one.start for k, one in expected.items()
-    }
+    assert {name: row[f"{name}_ns"] for name in expected} == {k: one.end - one.start for k, one in expected.items()}
     assert row["other_ns"] == row["total_ns"] - sum(one.end - one.start for one in expected.values())
 
 
@@ -183,11 +177,7 @@ def test_python_in_an_operator_is_the_operators(tmp_path):
         wait 50
     wait 20
 """)
-    row = (
-        profiles.load(write_capture(tmp_path / "net.sqlite", made))
-        .report("step_time", categories="phase")
-        .iloc[0]
-    )
+    row = profiles.load(write_capture(tmp_path / "net.sqlite", made)).report("step_time", categories="phase").iloc[0]
     (whole,) = made.ranges
     assert row["forward_ns"] == whole.end - whole.start
     assert row["other_ns"] == row["total_ns"] - row["forward_ns"]

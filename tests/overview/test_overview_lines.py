@@ -26,9 +26,7 @@ RECORDINGS = {
     "gpu": small,  # two steps on two devices, without a backward
     "cpu": lambda: recording(CPU),
     "nested": lambda: recording(f"{NESTED}\n    op aten::mm\n        wait 1500000\n"),
-    "kernels": lambda: recording(
-        "> 40 volta_sgemm_128x64_nn\n> 9 void at::native::reduce_kernel<512>(int)\n"
-    ),
+    "kernels": lambda: recording("> 40 volta_sgemm_128x64_nn\n> 9 void at::native::reduce_kernel<512>(int)\n"),
 }
 
 

@@ -91,9 +91,7 @@ def test_backwards_of_dlrm_have_the_operators_of_its_raw_files(data, tmp_path):
             last = max(one for one in numbered if one[1] == number and not one[3] and one[0] < time)
             expected[name.rpartition(": ")[2]] = None if "CppNode" in name else last[2]
     nodes = {name for name in expected if "CppNode" in name}
-    assert nodes == {
-        f"torch::autograd::CppNode<SplitLookupFunction_{kind}_Op>" for kind in ("adagrad", "Dense")
-    }
+    assert nodes == {f"torch::autograd::CppNode<SplitLookupFunction_{kind}_Op>" for kind in ("adagrad", "Dense")}
     found = forwards(path)
     assert {name: found[name] for name in expected} == expected
 

@@ -76,9 +76,7 @@ def test_torch_npu(tmp_path: Path, pids: tuple[Any, Any, Any], names_first: bool
     assert (trace.gpu.device.values.tolist(), trace.gpu.stream.values.tolist()) == ([0] * 3, [5] * 3)
     assert operators(trace) == {"MatMulV2": "aten::op0", "MatMulV3": "aten::op1", "MEMCPY_ASYNC": "aten::op2"}
     assert trace.launches.start.tolist() == [10_125 + 400_000 * i for i in range(4)]
-    assert trace.lost == {
-        "events of an unknown category, 'None'": 4
-    }  # of the analysis, which repeats the others
+    assert trace.lost == {"events of an unknown category, 'None'": 4}  # of the analysis, which repeats the others
 
 
 # --- EventList.export_chrome_trace
@@ -116,9 +114,7 @@ def test_the_export_of_an_event_list(tmp_path: Path, device: str):
 def test_arrows_without_kernels_are_counted(tmp_path: Path):
     trace = load(tmp_path, legacy(ends=False))
     assert len(trace.ops) == 2
-    assert trace.lost == {
-        "kernels of which the file has only the arrows from their operators, and no times": 3
-    }
+    assert trace.lost == {"kernels of which the file has only the arrows from their operators, and no times": 3}
 
 
 def test_the_export_that_torch_writes_today(tmp_path: Path):

@@ -39,7 +39,5 @@ def test_warnings_and_errors_are_facts_of_the_recording(tmp_path: Path) -> None:
 
 
 def test_they_take_the_place_of_the_advice_where_nothing_was_recorded(tmp_path: Path) -> None:
-    with pytest.raises(
-        FormatError, match=r"no kernels found, 1 NVTX ranges\. Nsight Systems reported: Installed CUDA"
-    ):
+    with pytest.raises(FormatError, match=r"no kernels found, 1 NVTX ranges\. Nsight Systems reported: Installed CUDA"):
         loader.load(write(tmp_path / "net.sqlite", "forward"))

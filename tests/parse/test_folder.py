@@ -119,9 +119,7 @@ def test_spans_of_a_worker_are_numbered_by_their_times(tmp_path: Path) -> None:
     assert list(prof.devices["span"]) == [1, 2, 1, 2, 3]
     assert prof.overview.figures.step.whose == "5 spans of 2 workers"
     for frame in (prof.kernels, prof.ops):
-        assert dict(zip(frame["worker"], frame["span"])) == dict(
-            zip(prof.steps["worker"], prof.steps["span"])
-        )
+        assert dict(zip(frame["worker"], frame["span"])) == dict(zip(prof.steps["worker"], prof.steps["span"]))
         assert frame["worker"].nunique() == 5
 
 
@@ -146,8 +144,7 @@ def decoded(trace: Trace, shift: int = 0) -> dict[str, list[tuple[Any, ...]]]:
 
     return {
         field.name: [
-            tuple(plain(name, column, row) for name, column in vars(table).items())
-            for row in range(len(table))
+            tuple(plain(name, column, row) for name, column in vars(table).items()) for row in range(len(table))
         ]
         for field in dataclasses.fields(trace)
         if dataclasses.is_dataclass(table := getattr(trace, field.name))
@@ -203,9 +200,7 @@ def test_each_worker_has_the_kernels_of_its_file_at_their_absolute_times(tmp_pat
     first = nsys(tmp_path / "run" / "x.rank0.sqlite", ONE)
     second = nsys(tmp_path / "run" / "x.rank1.sqlite", TWO, START + 5000)
     prof = pyprof.load(tmp_path / "run")
-    kept = [
-        name for name in prof.kernels.columns if name not in ("worker", "start_ns", "end_ns", "launch_ns")
-    ]
+    kept = [name for name in prof.kernels.columns if name not in ("worker", "start_ns", "end_ns", "launch_ns")]
     for worker, path in (("rank0", first), ("rank1", second)):
         own = pyprof.load(path)
         mine = prof.kernels[prof.kernels["worker"] == worker].reset_index(drop=True)
@@ -323,9 +318,7 @@ def test_what_is_no_recording_is_counted_and_what_cannot_be_read_is_named(tmp_pa
     assert len(lost) == 1
 
 
-def ranks(
-    folder: Path, present: Sequence[int], world: int, name: str = "rank{}.1700000000000.pt.trace.json"
-) -> None:
+def ranks(folder: Path, present: Sequence[int], world: int, name: str = "rank{}.1700000000000.pt.trace.json") -> None:
     folder.mkdir(exist_ok=True)
     for rank in present:
         facts = {"rank": rank, "world_size": world, "backend": "nccl"}
@@ -349,9 +342,7 @@ def not_read(folder: Path) -> set[str]:
         ([0, 9], 8, ""),  # the number of ranks is wrong
     ],
 )
-def test_ranks_without_a_recording_are_named(
-    present: list[int], world: int, sentence: str, tmp_path: Path
-) -> None:
+def test_ranks_without_a_recording_are_named(present: list[int], world: int, sentence: str, tmp_path: Path) -> None:
     ranks(tmp_path, present, world)
     assert not_read(tmp_path) == ({f"recordings not read: {sentence}"} if sentence else set())
 
@@ -376,9 +367,7 @@ def test_a_rank_that_is_not_known_may_be_the_missing_one(tmp_path: Path) -> None
         ("trace_rank{}.json", "train.py", False),
     ],
 )
-def test_a_file_of_the_name_of_a_recording_is_one(
-    series: str, broken: str, named: bool, tmp_path: Path
-) -> None:
+def test_a_file_of_the_name_of_a_recording_is_one(series: str, broken: str, named: bool, tmp_path: Path) -> None:
     ranks(tmp_path, [0, 1], 2, series)
     for content in ("garbage", "", "[1, 2]"):
         (tmp_path / broken).write_text(content)
@@ -392,9 +381,7 @@ def test_folders_that_are_no_run_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"holds no recording; expected"):
         pyprof.load(tmp_path)
     (tmp_path / "x.txt").write_text("x")
-    with pytest.raises(
-        FormatError, match=r"holds no recording, 1 files that are not recordings \(skipped\); expected"
-    ):
+    with pytest.raises(FormatError, match=r"holds no recording, 1 files that are not recordings \(skipped\); expected"):
         pyprof.load(tmp_path)
     good = nsys(tmp_path / "b" / "a.sqlite", ONE).read_bytes()
     (tmp_path / "b" / "a.sqlite").write_bytes(good[:20000])
@@ -485,9 +472,7 @@ def test_files_are_read_by_children_that_end(tmp_path: Path, children: list[Any]
     assert all(child.poll() is not None for child in children)
 
 
-def test_a_child_that_dies_costs_its_file(
-    tmp_path: Path, children: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_dies_costs_its_file(tmp_path: Path, children: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     paths = two(tmp_path)
     ask = pool._Child.ask
 
@@ -507,9 +492,7 @@ def test_a_child_that_dies_costs_its_file(
     assert any("a.sqlite" in reason for reason in trace.lost)
 
 
-def test_ctrl_c_ends_the_children(
-    tmp_path: Path, children: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_the_children(tmp_path: Path, children: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """While they read: they are never answered."""
     asked = threading.Semaphore(0)
 
@@ -616,6 +599,4 @@ def test_ranks_of_a_real_archive(recorded: Callable[[str], Profile]) -> None:
     prof = recorded("kineto/dlrm_v100_8ranks.tar.gz")
     assert list(prof.steps["worker"]) == [f"rank{number}" for number in range(8)]
     assert prof.kernels.groupby("worker", observed=True)["device"].nunique().tolist() == [1] * 8
-    assert prof.kernels.groupby("worker", observed=True)["device"].first().tolist() == [
-        str(n) for n in range(8)
-    ]
+    assert prof.kernels.groupby("worker", observed=True)["device"].first().tolist() == [str(n) for n in range(8)]

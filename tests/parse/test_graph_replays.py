@@ -24,9 +24,7 @@ WHOLE = (
 )
 
 
-def replays(
-    path: Path, times: Sequence[tuple[int, int]], graph: int | None = 6, kernels: bool = True
-) -> Path:
+def replays(path: Path, times: Sequence[tuple[int, int]], graph: int | None = 6, kernels: bool = True) -> Path:
     """An export with a graph launch of 30 us 50 us before each replay, and a kernel of 10 us after each."""
     step = "api 30000 cudaGraphLaunch_v10000\nwait 20000\n"
     made = recording(
@@ -53,9 +51,7 @@ def replays(
             )
             for call, (start, end) in zip(calls, times)
         ]
-        database.executemany(
-            "insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-        )
+        database.executemany("insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         database.commit()
     return path
 
@@ -109,6 +105,4 @@ def test_work_in_a_table_that_is_not_read_is_told(tmp_path: Path):
             database.executemany(f"insert into {table} values (?, ?, 0, 7)", [(1, 2), (3, 4)])
         database.commit()
     lost = loader.load(path).lost
-    assert lost == {
-        "work of a device in the table CUPTI_ACTIVITY_KIND_CDP_KERNEL (not read: its time looks idle)": 2
-    }
+    assert lost == {"work of a device in the table CUPTI_ACTIVITY_KIND_CDP_KERNEL (not read: its time looks idle)": 2}

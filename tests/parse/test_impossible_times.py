@@ -98,9 +98,7 @@ def test_streams_and_graphs_run_side_by_side(tmp_path: Path):
     assert trace.lost == {}
 
 
-@pytest.mark.parametrize(
-    "early", [(0, 0), (T0 - 3600 * S, 60 * US), (T0 - 5 * S, 60 * US), (T0 + 7200 * S, 60 * US)]
-)
+@pytest.mark.parametrize("early", [(0, 0), (T0 - 3600 * S, 60 * US), (T0 - 5 * S, 60 * US), (T0 + 7200 * S, 60 * US)])
 def test_a_start_far_from_the_launch(tmp_path: Path, early: tuple[int, int]):
     """2 of 6 kernels; the others take 360 us minus 120, within 1 ms."""
     spans = regular(6, T0)
@@ -163,7 +161,5 @@ def test_findings_say_it_and_no_saving_exceeds_the_recording(tmp_path: Path):
     spans[4] = spans[4][0], 1_600 * MS
     prof = profiles.load(kineto.write(tmp_path / "t.json", program(spans)))
     found = {one.rule.id: one.finding for one in prof.outcomes if one.finding}
-    assert found["R38"].problem.startswith(
-        "GPU events with impossible times, as recorders write them now and then: 1."
-    )
+    assert found["R38"].problem.startswith("GPU events with impossible times, as recorders write them now and then: 1.")
     assert all((one.saving or 0) <= 20_001 * US for one in found.values())

@@ -98,9 +98,7 @@ def test_text_of_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ("count", "shown"),
     [("'x'", 1), ("x'00'", 1), ("null", 1), ("-3", 1), ("1.5", 1), ("1 << 62", 1), ("0", 0), ("7", 7)],
 )
-def test_what_was_dropped_an_unknown_number_of_times_was_dropped(
-    count: str, shown: int, tmp_path: Path
-) -> None:
+def test_what_was_dropped_an_unknown_number_of_times_was_dropped(count: str, shown: int, tmp_path: Path) -> None:
     path = captured(tmp_path / "net.sqlite")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"update PYPROF_LOST set count = {count}")
@@ -197,9 +195,7 @@ def test_many_ranks_alike_have_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["info", str(folder)]) == 0
     text = capsys.readouterr().out
     lines = [line.split(None, 1) for line in text.splitlines() if line.startswith("  ")]
-    said = [
-        value for name, value in (line for line in lines if len(line) == 2) if name in ("process", "device")
-    ]
+    said = [value for name, value in (line for line in lines if len(line) == 2) if name in ("process", "device")]
     assert said == ["8 ranks 0-7: host node0", "8 ranks 8-15: host node1", "32 listed, 0-1: H100, 80.0 GiB"]
     assert ["worker.*.rank", "0-15 (16 workers)"] in lines
     assert len(text.splitlines()) < 35

@@ -219,9 +219,7 @@ def test_a_column_feeds_only_what_it_feeds(source, tmp_path):
 @pytest.mark.long
 def test_tables_that_only_some_versions_write_may_be_missing(source, tmp_path):
     format_, path = source
-    missing = {
-        t: dict.fromkeys(columns, "") for t, columns in tables_of(path).items() if t not in FEEDS[format_]
-    }
+    missing = {t: dict.fromkeys(columns, "") for t, columns in tables_of(path).items() if t not in FEEDS[format_]}
     assert missing
     assert build.read(build.rewrite(path, tmp_path / "copy", missing)) == build.read(path)
 

@@ -30,9 +30,7 @@ def recordings(draw: st.DrawFn) -> Recording:
     launches = draw(st.lists(st.tuples(times, places, st.integers(1, 6)), min_size=1, max_size=12))
     for start, (thread, process), correlation in launches:
         out.launches.append(Launch(start, start + 1, correlation, thread, process))
-    wanted = draw(
-        st.lists(st.tuples(st.integers(1, 7), places, st.integers(50, 52)), min_size=1, max_size=12)
-    )
+    wanted = draw(st.lists(st.tuples(st.integers(1, 7), places, st.integers(50, 52)), min_size=1, max_size=12))
     for number, (correlation, (_, process), start) in enumerate(wanted):
         out.kernels.append(Kernel(f"k{number}", start, 53, correlation, process))
     return out
@@ -40,9 +38,7 @@ def recordings(draw: st.DrawFn) -> Recording:
 
 def name(item: Range) -> str:
     return (
-        item.text.partition(",")[0]
-        if item.text.startswith("aten")
-        else item.text.split("'op': '")[1].partition("'")[0]
+        item.text.partition(",")[0] if item.text.startswith("aten") else item.text.split("'op': '")[1].partition("'")[0]
     )
 
 

@@ -35,9 +35,7 @@ def text(events: list[Any], **facts: Any) -> str:
 # --- 1. quotes in names
 
 
-@pytest.mark.parametrize(
-    "name", ['say "hi"', '"', 'a "b", c', '"quoted"', 'end"', 'x\\"y', '{"k": [1, "v"]}']
-)
+@pytest.mark.parametrize("name", ['say "hi"', '"', 'a "b", c', '"quoted"', 'end"', 'x\\"y', '{"k": [1, "v"]}'])
 def test_a_quote_in_a_name_as_torch_writes_it(name: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     with profile(record_shapes=True) as recording:
@@ -211,9 +209,7 @@ def test_processes_and_threads_with_names_for_numbers(tmp_path: Path) -> None:
     assert (trace.gpu.device.values.tolist(), trace.gpu.stream.values.tolist()) == ([0], [9])
     assert names(trace, "ops") == ["aten::a", "aten::b", "aten::c"] or len(trace.ops) == 3
     # Marks of the viewer make no process.
-    assert [p.pid for p in loader.load(kineto.write(tmp_path / "t", kineto.training())).processes] == [
-        kineto.PID
-    ]
+    assert [p.pid for p in loader.load(kineto.write(tmp_path / "t", kineto.training())).processes] == [kineto.PID]
 
 
 def test_a_stream_with_the_number_of_a_thread(tmp_path: Path) -> None:
@@ -278,16 +274,12 @@ def test_the_rank_is_known_if_the_trace_tells(tmp_path: Path) -> None:
         ('"comm": 0x7f12aa,', None), ('"Process Group Ranks": [0, , 1],', None), ('"weight": 1.,', None),
     ],
 )  # fmt: skip
-def test_a_missing_or_unquoted_value_costs_itself_only(
-    written: str, group: str | None, tmp_path: Path
-) -> None:
+def test_a_missing_or_unquoted_value_costs_itself_only(written: str, group: str | None, tmp_path: Path) -> None:
     """The kernel of a collective takes 400 us, one beside it 20 us."""
     fields = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "dtype": "Float"}
     nccl = kernel("ncclDevKernel_AllReduce", 150_000, 550_000, 1)
     nccl["args"] |= fields
-    events = text(
-        [launch(100_000, 110_000, 1), launch(120_000, 130_000, 2), nccl, kernel("k", 600_000, 620_000, 2)]
-    )
+    events = text([launch(100_000, 110_000, 1), launch(120_000, 130_000, 2), nccl, kernel("k", 600_000, 620_000, 2)])
     broken = events.replace('"Collective name"', f'{written} "Collective name"')
     assert broken != events
     with pytest.raises(json.JSONDecodeError):
@@ -295,9 +287,7 @@ def test_a_missing_or_unquoted_value_costs_itself_only(
     trace = loader.load(kineto.write_text(tmp_path / "trace.json", broken))
     assert trace.lost == {}
     assert (trace.gpu.end - trace.gpu.start).tolist() == [400_000, 20_000]
-    assert [(one.name, one.received, one.group) for one in trace.collectives.what] == [
-        ("all_reduce", 32, group)
-    ]
+    assert [(one.name, one.received, one.group) for one in trace.collectives.what] == [("all_reduce", 32, group)]
 
 
 def test_a_time_that_is_missing_is_counted(tmp_path: Path) -> None:
@@ -316,9 +306,7 @@ def test_paths_of_windows_whose_backslashes_are_not_escaped(path: str, tmp_path:
         kineto.function("@outer", 900, 3000), kineto.function("@inner", 950, 2900), op("aten::mm", 1000, 2000),
         annotation("say \n it", 4000, 5000),
     ]  # fmt: skip
-    written = (
-        text(events).replace("@outer", f"{path}(219): run_uxd").replace("@inner", f"{torch_path}(9): linear")
-    )
+    written = text(events).replace("@outer", f"{path}(219): run_uxd").replace("@inner", f"{torch_path}(9): linear")
     trace = loader.load(kineto.write_text(tmp_path / "trace.json", written))
     assert trace.lost == {}
     assert [trace.stacks[number].frames for number in trace.ops.stack.tolist()] == [(f"{path}:219",)]
@@ -334,9 +322,7 @@ def test_a_stack_of_windows_in_an_event(tmp_path: Path) -> None:
 
 def test_escaped_backslashes_stay_as_they_are(tmp_path: Path) -> None:
     trace = loader.load(
-        kineto.write(
-            tmp_path / "t.json", [kineto.function("a\\new.py(1): f", 900, 3000), op("aten::mm", 1000, 2000)]
-        )
+        kineto.write(tmp_path / "t.json", [kineto.function("a\\new.py(1): f", 900, 3000), op("aten::mm", 1000, 2000)])
     )
     assert [one.frames for one in trace.stacks] == [("a\\new.py:1",)]
 

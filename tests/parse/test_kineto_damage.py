@@ -320,18 +320,14 @@ def test_the_last_of_two_equal_keys_counts(tmp_path: Path) -> None:
     text = json.dumps(kineto.document([kineto.op("aten::mm", 1000, 3000)]))
     twice = text.replace('"ts": 1.0', '"ts": 7.0, "ts": 1.0').replace('"name"', '"name": "x", "name"', 1)
     found = [load(kineto.write_text(tmp_path / "trace.json", each)) for each in (text, twice)]
-    assert [[t.strings[t.ops.name[0]], int(t.ops.end[0]), t.t0] for t in found] == [
-        ["aten::mm", 2000, 1000]
-    ] * 2
+    assert [[t.strings[t.ops.name[0]], int(t.ops.end[0]), t.t0] for t in found] == [["aten::mm", 2000, 1000]] * 2
 
 
 @pytest.mark.parametrize(
     "deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "[" * 100_000]
 )
 def test_brackets_without_end_lose_one_event(deep: str, tmp_path: Path) -> None:
-    text = json.dumps(
-        kineto.document([kineto.op("aten::mm", 1000, 3000), kineto.op("aten::add", 4000, 5000)])
-    )
+    text = json.dumps(kineto.document([kineto.op("aten::mm", 1000, 3000), kineto.op("aten::add", 4000, 5000)]))
     path = kineto.write_text(tmp_path / "trace.json", text.replace('"args": {}', f'"args": {deep}', 1))
     found = load(path)
     assert [found.strings[code] for code in found.ops.name] == ["aten::add"]
@@ -340,9 +336,7 @@ def test_brackets_without_end_lose_one_event(deep: str, tmp_path: Path) -> None:
 
 def test_a_name_of_10_megabytes(tmp_path: Path) -> None:
     name = "a" * 10_000_000
-    path = kineto.write(
-        tmp_path / "trace.json", [kineto.op(name, 1000, 3000), kineto.op("aten::add", 4000, 5000)]
-    )
+    path = kineto.write(tmp_path / "trace.json", [kineto.op(name, 1000, 3000), kineto.op("aten::add", 4000, 5000)])
     found = load(path)
     assert [len(found.strings[code]) for code in found.ops.name] == [10_000_000, 9]
 
@@ -391,10 +385,7 @@ def test_the_command_on_a_damaged_trace(tmp_path: Path, capsys: pytest.CaptureFi
         "}, {",
         '"',
         "[",
-        *(
-            pytest.param(part, marks=pytest.mark.long)
-            for part in ('"name": "', "}{", "\\", '{"ph": "X", "name": "a')
-        ),
+        *(pytest.param(part, marks=pytest.mark.long) for part in ('"name": "', "}{", "\\", '{"ph": "X", "name": "a')),
     ],
 )
 def test_time_grows_with_the_length_of_garbage(part: str, tmp_path: Path) -> None:

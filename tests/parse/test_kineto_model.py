@@ -83,9 +83,7 @@ class World:
         self.sequence = self.count = self.correlation = 0
         self.device_events: list[tuple[str, str, int, int, int, int, int]] = []
         tids = rng.sample(range(1, 50_000), 4)
-        self.threads = [
-            Thread(rng.choice((7, 8)), tid, i + 1, []) for i, tid in enumerate(tids[: rng.randint(1, 4)])
-        ]
+        self.threads = [Thread(rng.choice((7, 8)), tid, i + 1, []) for i, tid in enumerate(tids[: rng.randint(1, 4)])]
         for thread in self.threads:
             thread.inside = self._nodes(0, False)
         self._backward()
@@ -161,9 +159,7 @@ class World:
     def time(self, ns: int) -> Any:
         return kineto.us(ns) if self.modern else ns // 1000
 
-    def event(
-        self, cat: str, name: str, start: int, end: int, pid: Any, tid: Any, args: dict[str, Any]
-    ) -> Any:
+    def event(self, cat: str, name: str, start: int, end: int, pid: Any, tid: Any, args: dict[str, Any]) -> Any:
         return {
             "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": self.time(start),
             "dur": self.time(end - start), "args": args,
@@ -177,9 +173,7 @@ class World:
         for thread in self.threads:
             for node in walk(thread.inside):
                 args: dict[str, Any] = {}
-                cat = {"range": "user_annotation", "function": "python_function"}.get(node.kind) or spelled[
-                    node.kind
-                ]
+                cat = {"range": "user_annotation", "function": "python_function"}.get(node.kind) or spelled[node.kind]
                 if node.kind == "op":
                     args = {"External id": node.number, "Ev Idx": node.number}
                     args |= {"Input Dims": [[node.number, 2], []], "Input type": ["float", "Scalar"]}
@@ -342,9 +336,7 @@ def test_what_is_read_is_what_happened(seed: int, tmp_path_factory: pytest.TempP
     assert found_devices(trace) == expected_devices(world)
     nodes = [(node, thread) for thread in world.threads for node in walk(thread.inside)]
     steps = sorted((node.start, node.end) for node, _ in nodes if node.name == "ProfilerStep#4")
-    assert (
-        sorted(zip((trace.steps.start + trace.t0).tolist(), (trace.steps.end + trace.t0).tolist())) == steps
-    )
+    assert sorted(zip((trace.steps.start + trace.t0).tolist(), (trace.steps.end + trace.t0).tolist())) == steps
     assert len(trace.functions) == sum(node.kind == "function" for node, _ in nodes)
     assert len(trace.launches) == sum(node.kind == "launch" for node, _ in nodes)
 

@@ -146,9 +146,7 @@ def test_same_operators_directions_phases_numbers_and_pairs(both: Both) -> None:
 
 def without_stop(row: Row) -> Row:
     """The row without what is known of an early stop, which depends on what was recorded."""
-    return row._replace(
-        call=row.call._replace(args=tuple(arg for arg in row.call.args if arg.name != STOPPED))
-    )
+    return row._replace(call=row.call._replace(args=tuple(arg for arg in row.call.args if arg.name != STOPPED)))
 
 
 def test_early_stops_as_far_as_they_can_be_known(both: Both) -> None:
@@ -180,9 +178,7 @@ def test_same_calls_where_shapes_were_recorded(both: Both) -> None:
         mine, told = ([arg.value for arg in row.call.args] for row in (our, their))
         if our.name == ACCUMULATE:  # we say whose gradient it is
             assert [told[0]._replace(stride=None)] == [mine[-1]._replace(stride=None)]
-        elif (
-            our.name == "CheckpointFunction"
-        ):  # torch tells a Function's scalars to a profiler of one thread only
+        elif our.name == "CheckpointFunction":  # torch tells a Function's scalars to a profiler of one thread only
             assert told == (mine if flags == EVERYWHERE else [True, *mine])
         else:
             assert told == [without_list_types(value) for value in mine], our.name

@@ -92,9 +92,7 @@ def test_ranges_that_were_never_closed_are_counted_as_open(tmp_path: Path, low: 
 
 def test_open_ranges_of_other_kinds_do_not_nest(tmp_path: Path) -> None:
     whole = build.write_nsys(tmp_path / "whole.sqlite", build.recording("start layer:one\n> 1 inside\n"))
-    started = build.rewrite(
-        whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null", "eventType": "60"}}
-    )
+    started = build.rewrite(whole, tmp_path / "open.sqlite", {"NVTX_EVENTS": {"end": "null", "eventType": "60"}})
     assert lost(loader.load(started)) == {}
 
 
@@ -109,9 +107,9 @@ def test_operators_of_a_graph_keep_their_rows(tmp_path: Path, low: int) -> None:
 @pytest.mark.parametrize(("what", "kept"), [("processes", 0), ("devices", 1)])
 def test_more_processes_or_devices_than_are_summed(what: str, kept: int, tmp_path: Path) -> None:
     def write(count: int) -> Path:
-        events = [
-            kineto.op("aten::mm", i, i + 5, pid=i if what == "processes" else 1) for i in range(count)
-        ] + [kineto.kernel("k", i, i + 5, i, device=i) for i in range(count * kept)]
+        events = [kineto.op("aten::mm", i, i + 5, pid=i if what == "processes" else 1) for i in range(count)] + [
+            kineto.kernel("k", i, i + 5, i, device=i) for i in range(count * kept)
+        ]
         return kineto.write(tmp_path / f"{count}.json", events)
 
     loader.load(write(limits.MANY))

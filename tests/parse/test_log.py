@@ -31,9 +31,7 @@ def with_log(write: Write, folder: Path, rows: int = 2) -> Path:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma wal_autocheckpoint = 0")
         for number in range(rows):
-            connection.execute(
-                "insert into StringIds values (?, ?)", (9_000 + number, f"of the log {number}")
-            )
+            connection.execute("insert into StringIds values (?, ?)", (9_000 + number, f"of the log {number}"))
         connection.commit()
         shutil.copy(path, target)
         shutil.copy(f"{path}-wal", f"{target}-wal")
@@ -49,9 +47,7 @@ def strings(path: Path) -> set[str]:
 COMMANDS: list[list[str]] = [["info"], ["parse"], ["save", "-o", "out.sqlite"], ["export", "-o", "out.json"]]
 
 
-@pytest.mark.parametrize(
-    ("write", "commands"), [(build.write_nsys, COMMANDS), (build.write_capture, COMMANDS[1:2])]
-)
+@pytest.mark.parametrize(("write", "commands"), [(build.write_nsys, COMMANDS), (build.write_capture, COMMANDS[1:2])])
 def test_its_log_is_read_and_nothing_appears_beside_it(
     write: Write, commands: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,9 +47,7 @@ LAUNCH, COPY, SET = "cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"
 )  # fmt: skip
 def test_launches_without_their_work(tmp_path, calls, with_work, missing):
     trace = loader.load(kineto.write(tmp_path / "t.json", loop(calls, with_work)))
-    expected = {
-        f"launches by {name} whose work is not in the file": number for name, number in missing.items()
-    }
+    expected = {f"launches by {name} whose work is not in the file": number for name, number in missing.items()}
     assert trace.lost == expected
     assert count(trace.lost) == sum(missing.values())
 
@@ -61,9 +59,7 @@ def test_a_call_of_the_driver_inside_one_of_the_runtime_is_the_same_launch(tmp_p
         op("aten::mm", 1_000, 1_500),
     ]
     for correlation in (1, 2):
-        path = kineto.write(
-            tmp_path / f"{correlation}.json", [*inner, kernel("k", 2_000, 3_000, correlation)]
-        )
+        path = kineto.write(tmp_path / f"{correlation}.json", [*inner, kernel("k", 2_000, 3_000, correlation)])
         assert loader.load(path).lost == {}
     assert count(loader.load(kineto.write(tmp_path / "none.json", inner)).lost) == 1
 

@@ -71,9 +71,7 @@ def test_a_search_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         search(tmp_path / "nothing")
 
 
-def test_ten_thousand_files_are_listed_and_none_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ten_thousand_files_are_listed_and_none_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10_000):
         os.close(os.open(tmp_path / f"net{number}.sqlite", os.O_CREAT))
     opened: list[Any] = []
@@ -96,9 +94,7 @@ def test_files_that_are_not_one_run_are_several(tmp_path: Path) -> None:
     ((name, source),) = search(tmp_path).runs.items()
     assert name == "."
     assert separate(tmp_path, name, source) == {
-        "a.rank0.1.pt.trace.json and 1 more": Source(
-            tmp_path, ("a.rank0.1.pt.trace.json", "a.rank1.1.pt.trace.json")
-        ),
+        "a.rank0.1.pt.trace.json and 1 more": Source(tmp_path, ("a.rank0.1.pt.trace.json", "a.rank1.1.pt.trace.json")),
         "b.rank0.1.pt.trace.json": Source(tmp_path / "b.rank0.1.pt.trace.json"),
     }
 
@@ -112,8 +108,7 @@ def test_profile_databases_of_ranks_are_runs_of_their_own(tmp_path: Path) -> Non
     assert list(runs) == ["sub/net.rank*.sqlite", "sub/net.rank*_dldb.sqlite"]
     databases = separate(tmp_path, *runs.popitem())
     assert databases == {
-        f"sub/net.rank{rank}_dldb.sqlite": Source(tmp_path / f"sub/net.rank{rank}_dldb.sqlite")
-        for rank in (0, 1)
+        f"sub/net.rank{rank}_dldb.sqlite": Source(tmp_path / f"sub/net.rank{rank}_dldb.sqlite") for rank in (0, 1)
     }
     name, source = runs.popitem()
     assert separate(tmp_path, name, source) == {name: source}

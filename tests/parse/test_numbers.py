@@ -25,8 +25,7 @@ def load(tmp_path: Path, events: list[Event]) -> Rows:
 def operators(table: Rows) -> dict[str, str | None]:
     """The operator of each kernel, by the kernel's name."""
     return {
-        table.names[name]: (table.sites[site].ops or (None,))[-1]
-        and table.sites[site].ops[-1].removeprefix("aten::")
+        table.names[name]: (table.sites[site].ops or (None,))[-1] and table.sites[site].ops[-1].removeprefix("aten::")
         for name, site in zip(table.name.tolist(), table.site.tolist())
     }
 
@@ -52,9 +51,7 @@ def called(number: int, names: list[str], ids: list[int], call: str = "hipLaunch
     [((25, 26), (27,)), ((100, 100), (101,)), ((7, 7), (7,))],
     ids=["own", "of the operator", "all equal"],
 )
-def test_equal_external_ids_link_where_nothing_has_a_correlation(
-    tmp_path: Path, ids: tuple[tuple[int, ...], ...]
-):
+def test_equal_external_ids_link_where_nothing_has_a_correlation(tmp_path: Path, ids: tuple[tuple[int, ...], ...]):
     events = [*called(0, ["a", "b"], list(ids[0])), *called(1, ["c"], list(ids[1]))]
     wait = event(
         "cuda_runtime",
@@ -72,9 +69,7 @@ def test_equal_external_ids_link_where_nothing_has_a_correlation(
 
 
 def test_operators_and_kernels_without_any_call(tmp_path: Path):
-    events = [
-        one for n in range(3) for one in called(n, [f"k{n}"], [100 + n]) if one["cat"] != "cuda_runtime"
-    ]
+    events = [one for n in range(3) for one in called(n, [f"k{n}"], [100 + n]) if one["cat"] != "cuda_runtime"]
     assert operators(load(tmp_path, events)) == {"k0": "op0", "k1": "op1", "k2": "op2"}
     # Numbered separately, as the times say: a kernel with the id of an operator after it.
     events[1]["args"]["External id"] = 102
@@ -91,9 +86,7 @@ def test_a_correlation_precedes_an_external_id(tmp_path: Path):
 # --- two kernels share a correlation
 
 
-def pairs(
-    correlations: list[int], call: str = "hipLaunchKernel", streams: list[int] | None = None
-) -> list[Event]:
+def pairs(correlations: list[int], call: str = "hipLaunchKernel", streams: list[int] | None = None) -> list[Event]:
     """Operators of 50 us, each with a call, numbered from 1, and a kernel with a given number."""
     out = []
     for i, number in enumerate(correlations):
@@ -107,9 +100,7 @@ def pairs(
     return out
 
 
-@pytest.mark.parametrize(
-    "correlations", [[1, 1, 3, 3], [1, 1, 1, 4], [2, 2, 3, 4], [3, 3, 3, 4], [1, 3, 3, 5, 5]]
-)
+@pytest.mark.parametrize("correlations", [[1, 1, 3, 3], [1, 1, 1, 4], [2, 2, 3, 4], [3, 3, 3, 4], [1, 3, 3, 5, 5]])
 def test_the_order_of_launches_decides(tmp_path: Path, correlations: list[int]):
     table = load(tmp_path, pairs(correlations))
     assert operators(table) == {f"k{i}": f"op{i}" for i in range(len(correlations))}

@@ -106,13 +106,10 @@ def test_pieces_are_the_whole(
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps({"traceEvents": events(60), "more": 1})[:-1]
-        + ', "traceEvents": []}',  # the last list counts
+        json.dumps({"traceEvents": events(60), "more": 1})[:-1] + ', "traceEvents": []}',  # the last list counts
         json.dumps({"traceEvents": events(60)})[:-9],
         json.dumps(events(60)).replace('"stream": 8', '"stream": NaN'),
-        json.dumps(
-            [{**one, "x": [{"name": 1}, {"name": 2}] * 300} for one in events(3)]
-        ),  # no event begins there
+        json.dumps([{**one, "x": [{"name": 1}, {"name": 2}] * 300} for one in events(3)]),  # no event begins there
         json.dumps({"args": {"traceEvents": []}, "traceEvents": events(60)}),
         '"' + " " * 9_000 + '", "ph": 1' + json.dumps(events(60)),
     ],
@@ -141,9 +138,7 @@ def test_a_compressed_text_beyond_what_is_expected(
         loader.load(path)
 
 
-def test_a_child_that_dies_is_one_sentence(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_dies_is_one_sentence(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_process, "cores", lambda: 2)
     started: list[subprocess.Popen[bytes]] = []
     start = reader_process.start

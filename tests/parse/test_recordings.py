@@ -66,9 +66,7 @@ def test_transformer_directions_differ_in_the_accumulations_of_gradients_alone(t
     """Rule P6. The reference counts 118 fprop and 42 bprop."""
     assert [row["dir"] for row in reference].count("fprop") == 118
     assert [row["dir"] for row in reference].count("bprop") == 42
-    differ = [
-        (a["dir"], b["dir"], a["op"][0]) for a, b in zip(transformer, reference) if a["dir"] != b["dir"]
-    ]
+    differ = [(a["dir"], b["dir"], a["op"][0]) for a, b in zip(transformer, reference) if a["dir"] != b["dir"]]
     assert differ == [("bprop", "fprop", "accumulate_grad")] * 16
     assert sum(row["op"][0] == "accumulate_grad" for row in transformer) == 16
 
@@ -89,10 +87,7 @@ def test_transformer_backward_names_its_forward(transformer):
         assert row["marker"]
         assert row["fwdThread"] not in (None, row["tid"])
         if candidates:  # a view has a node but no kernel
-            assert any(
-                all(row[key] == other[key] for key in ("op", "marker", "trace", "call"))
-                for other in candidates
-            )
+            assert any(all(row[key] == other[key] for key in ("op", "marker", "trace", "call")) for other in candidates)
 
 
 def test_transformer_forward_calls_are_those_of_the_reference(transformer, reference):
@@ -112,10 +107,7 @@ def test_cifar_every_kernel_has_operator_shapes_line_and_layer(data):
         assert row["trace"]
         assert row["layer"]
         shapes = [
-            arg.value.shape
-            for text in row["marker"]
-            for arg in decode(text).call.args
-            if isinstance(arg.value, Tensor)
+            arg.value.shape for text in row["marker"] for arg in decode(text).call.args if isinstance(arg.value, Tensor)
         ]
         assert shapes
     convolutions = {(row["op"][0], row["module"]) for row in rows if "conv2d" in row["op"]}

@@ -25,9 +25,7 @@ Parse = Callable[[str], dict[str, Row]]
 def parse(request: pytest.FixtureRequest, tmp_path: Path) -> Parse:
     """Rows of a recording by the name of their kernel, through each format."""
     write = build.WRITERS[request.param]
-    return lambda text: {
-        row["kShortName"]: row for row in build.read(write(tmp_path / "file", recording(text)))
-    }
+    return lambda text: {row["kShortName"]: row for row in build.read(write(tmp_path / "file", recording(text)))}
 
 
 @pytest.fixture
@@ -96,9 +94,7 @@ def test_p4_no_kernel_loses_its_ranges_to_the_order_of_the_table(tmp_path):
         ]
 
 
-@pytest.mark.parametrize(
-    "node", ["SumBackward1", "MeanBackward1", "PowBackward12", "ClampBackward", "mul_backward"]
-)
+@pytest.mark.parametrize("node", ["SumBackward1", "MeanBackward1", "PowBackward12", "ClampBackward", "mul_backward"])
 def test_p5_every_number_at_the_end_of_a_node_is_a_backward(node, parse):
     if node == "mul_backward":
         node = "torch::autograd::MulBackward0"
@@ -133,9 +129,7 @@ def test_an_operator_of_a_backward_is_no_backward_itself(parse):
 @pytest.mark.parametrize("suffix", ["", ", op_id = 9", ", seq = -1, op_id = 9"])
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_p6_accumulation_of_gradients_is_backward(suffix, evaluated, parse):
-    outer = (
-        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad" if evaluated else "anything"
-    )
+    outer = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad" if evaluated else "anything"
     row = parse(f"""
         thread 2
         {outer}
@@ -317,9 +311,7 @@ def test_p15_reentrant_checkpoint_recomputes_and_runs_a_backward_inside(parse, s
     assert found["beside"]["call"] == found["forward"]["call"]
 
 
-AGAIN = call(
-    "torch.nn.functional.linear", (2, 3), (3, 3), trace=["/x/torch/utils/checkpoint.py:9", "net.py:8"]
-)
+AGAIN = call("torch.nn.functional.linear", (2, 3), (3, 3), trace=["/x/torch/utils/checkpoint.py:9", "net.py:8"])
 
 
 def test_p15_checkpoint_without_reentry_recomputes_inside_a_node(parse):
@@ -464,9 +456,7 @@ def test_the_outermost_call_numbers_the_rows_of_all_calls_inside_it(parse):
             > 1 other
     """)
     assert [found[k]["subSeqId"] for k in ("before", "inside", "twice", "other")] == [0, 1, 2, 0]
-    assert (
-        found["before"]["call"] == found["inside"]["call"] == found["twice"]["call"] != found["other"]["call"]
-    )
+    assert found["before"]["call"] == found["inside"]["call"] == found["twice"]["call"] != found["other"]["call"]
 
 
 def test_launches_that_coincide_in_all_but_their_thread_are_taken_by_thread(tmp_path):

@@ -157,9 +157,7 @@ def test_the_head_of_a_trace(tmp_path: Path) -> None:
 
 
 def test_the_head_of_a_capture(tmp_path: Path) -> None:
-    path = build.write_capture(
-        tmp_path / "a.sqlite", build.recording(f"{build.classic('relu', (2, 4))}\n    > 5 k\n")
-    )
+    path = build.write_capture(tmp_path / "a.sqlite", build.recording(f"{build.classic('relu', (2, 4))}\n    > 5 k\n"))
     with sqlite3.connect(path) as connection:
         facts = {
             "distributed.rank": "1",
@@ -275,9 +273,7 @@ def test_twelve_unrelated_traces(data: Path, tmp_path: Path) -> None:
     sources, (reason,) = folder.sources(tmp_path)
     assert time.process_time() - start < 3
     assert [name for name in sources if "more" in name] == ["h100_bert_small.json.gz and 1 more"]
-    assert reason.startswith(
-        "12 files are 11 runs: rank 0 is in 5 of them, recordings are up to 5 years apart, "
-    )
+    assert reason.startswith("12 files are 11 runs: rank 0 is in 5 of them, recordings are up to 5 years apart, ")
 
 
 def server(folder_: Path, ranks: int = 2) -> Path:
@@ -288,9 +284,7 @@ def server(folder_: Path, ranks: int = 2) -> Path:
     return folder_
 
 
-def test_a_front_end_beside_its_ranks_is_named_and_not_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_front_end_beside_its_ranks_is_named_and_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded = pyprof.load(server(tmp_path))
     reason = "recordings of no rank (--run NAME reads one): host_90.async_llm.17.pt.trace.json"
     assert dict(loaded.database.rows("select reason, count from lost")) == {reason: 1}

@@ -22,9 +22,7 @@ _EDGES = (
     "1.2.3", "9" * 18, "9" * 19, "4611686018427387.903", "4611686018427387.904", "12345678901234567890.5", "", "null",
     "0.000000000000000000001", "1419116104654.576", "1\n2", "-",
 )  # fmt: skip
-_NUMBERS = st.decimals(min_value=-(10**16), max_value=10**16, places=5, allow_nan=False).map(
-    lambda d: f"{d:f}"
-)
+_NUMBERS = st.decimals(min_value=-(10**16), max_value=10**16, places=5, allow_nan=False).map(lambda d: f"{d:f}")
 _WHOLE = st.integers(-(10**19), 10**19) | st.integers(-(10**16), 10**16)
 _FLOATS = st.floats(0, 1e13).map(repr)
 
@@ -38,22 +36,19 @@ def expected(time: int | str) -> int | None:
 
 
 @given(
-    st.lists(st.one_of(_NUMBERS, _WHOLE, _FLOATS, st.sampled_from(_EDGES)), max_size=6)
-    | st.lists(_WHOLE, max_size=6)
+    st.lists(st.one_of(_NUMBERS, _WHOLE, _FLOATS, st.sampled_from(_EDGES)), max_size=6) | st.lists(_WHOLE, max_size=6)
 )
 def test_times_are_those_of_decimal_arithmetic(times: list[int | str]) -> None:
     found = nanoseconds(times)
-    assert [
-        value if there else None for value, there in zip(found.values.tolist(), found.mask().tolist())
-    ] == [*map(expected, times)]
+    assert [value if there else None for value, there in zip(found.values.tolist(), found.mask().tolist())] == [
+        *map(expected, times)
+    ]
 
 
 @pytest.mark.parametrize("earliest", ["step", "pause", "allocation", "operator"])
 def test_the_earliest_of_all_is_time_zero(earliest: str, tmp_path: Path) -> None:
     """One of them is at 10 ns, the others at 30, 50 and 70."""
-    first = dict(
-        zip([earliest, *({"step", "pause", "allocation", "operator"} - {earliest})], (10, 30, 50, 70))
-    )
+    first = dict(zip([earliest, *({"step", "pause", "allocation", "operator"} - {earliest})], (10, 30, 50, 70)))
     start = first["operator"]
     path = write_capture(tmp_path / "f", Recording(ops=[Op("aten::relu", start, 99)]))
     with closing(sqlite3.connect(path)) as database:
@@ -65,13 +60,9 @@ def test_the_earliest_of_all_is_time_zero(earliest: str, tmp_path: Path) -> None
         database.execute(
             "create table PYPROF_MEMORY (time, globalTid, address, bytes, allocated, reserved, device, deviceId)"
         )
-        database.execute(
-            "insert into PYPROF_MEMORY values (?, 1, 5, 8, 8, 8, 'cpu', null)", (first["allocation"],)
-        )
+        database.execute("insert into PYPROF_MEMORY values (?, 1, 5, 8, 8, 8, 'cpu', null)", (first["allocation"],))
         database.commit()
     trace = loader.load(path)
     found = {"step": trace.steps.start, "pause": trace.pauses.start, "allocation": trace.memory.time,
              "operator": trace.ops.start}  # fmt: skip
-    assert {name: int(times[0]) for name, times in found.items()} == {
-        name: t - 10 for name, t in first.items()
-    }
+    assert {name: int(times[0]) for name, times in found.items()} == {name: t - 10 for name, t in first.items()}

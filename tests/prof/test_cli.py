@@ -267,10 +267,7 @@ def test_both_ways_to_the_file_of_2020_cost_the_same(data, capsys):
     """
     tables = []
     for name in ("net.sql", "net.dict"):
-        assert (
-            cli.prof(["--csv", "-c", "kernel,sil,flops,bytes", str(data / "nvprof/transformer_lm" / name)])
-            == 0
-        )
+        assert cli.prof(["--csv", "-c", "kernel,sil,flops,bytes", str(data / "nvprof/transformer_lm" / name)]) == 0
         tables.append(capsys.readouterr().out.splitlines())
     different = [i for i, (ours, theirs) in enumerate(zip(*tables, strict=True)) if ours != theirs]
     assert different == [95, 96, 97]  # the first line is the heading

@@ -134,9 +134,7 @@ def test_operators_of_a_recording_run_again_with_their_shapes(recorded, forks, t
             wanted.append(one.call)
     assert refused == ["aten::_linalg_check_errors"]
     (tmp_path / "in.json").write_text(json.dumps(scripts))
-    code, program = forks.run(
-        tmp_path, REPLAYED, arguments=[str(tmp_path / "in.json"), str(tmp_path / "out.json")]
-    )
+    code, program = forks.run(tmp_path, REPLAYED, arguments=[str(tmp_path / "in.json"), str(tmp_path / "out.json")])
     assert code == 0, program.stderr
     assert len({call.op for call in wanted}) > 60
     for call, ran in zip(wanted, json.loads((tmp_path / "out.json").read_text()), strict=True):
@@ -145,9 +143,7 @@ def test_operators_of_a_recording_run_again_with_their_shapes(recorded, forks, t
 
 
 def test_a_script_stands_alone_and_measures(forks, tmp_path):
-    (tmp_path / "mm.py").write_text(
-        script(Call("aten", "aten::mm", (ARRAY, Arg("", Tensor((4, 3), None)))), "a test")
-    )
+    (tmp_path / "mm.py").write_text(script(Call("aten", "aten::mm", (ARRAY, Arg("", Tensor((4, 3), None)))), "a test"))
     code, program = forks.run(tmp_path, Path("mm.py"))
     assert code == 0, program.stderr
     assert program.stdout.startswith("aten::mm: median ")
@@ -220,23 +216,17 @@ def test_only_operators_with_a_formula_are_called(mod, op):
 
 def test_texts_of_a_stranger_stay_literals_and_comments():
     hostile = 'x"\'] + [__import__("os").system("id")]\n@TITLE@ \u2028'
-    text = script(
-        Call("aten", "aten::mm", (ARRAY, Arg("", (hostile, float("nan"))))), f"a {hostile} file @ARGUMENTS@"
-    )
+    text = script(Call("aten", "aten::mm", (ARRAY, Arg("", (hostile, float("nan"))))), f"a {hostile} file @ARGUMENTS@")
     assert text.isascii()
     called = {ast.unparse(n.func) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)}
     assert not any("__import__" in name or "system" in name for name in called)
     tree = ast.parse(text)
-    made = next(
-        n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "ARGUMENTS"
-    )
+    made = next(n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "ARGUMENTS")
     assert isinstance(made.value, ast.List)
     assert ast.literal_eval(made.value.elts[1].elts[0]) == hostile  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "tensor", [Tensor((-1,), "float32"), Tensor((2,), "float32", (-1,)), Tensor((2,), "no type")]
-)
+@pytest.mark.parametrize("tensor", [Tensor((-1,), "float32"), Tensor((2,), "float32", (-1,)), Tensor((2,), "no type")])
 def test_a_tensor_that_is_none_is_refused(tensor):
     with pytest.raises(UsageError):
         script(Call("aten", "aten::relu", (Arg("", tensor),)), "a test")

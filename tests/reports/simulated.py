@@ -93,9 +93,7 @@ class _Rank:
         if self.plan.fault == fault and self.plan.guilty == self.number:
             self.now += self.plan.extra
 
-    def launch(
-        self, name: str, length: float, stream: int = COMPUTE, after: float = 0.0
-    ) -> tuple[float, int]:
+    def launch(self, name: str, length: float, stream: int = COMPUTE, after: float = 0.0) -> tuple[float, int]:
         """Launch an event; return its start, if it needs nobody else, and its correlation."""
         begun = self.now
         self.spend(8 * US)
@@ -113,9 +111,7 @@ class _Rank:
             self.device("gpu_memcpy" if copy else "kernel", name, start, self.free[stream], stream)
         return start, self.correlation
 
-    def device(
-        self, cat: str, name: str, start: float, end: float, stream: int, number: int = 0, **args: Any
-    ) -> None:
+    def device(self, cat: str, name: str, start: float, end: float, stream: int, number: int = 0, **args: Any) -> None:
         self.add(
             cat, name, start, end, 0, stream, correlation=number or self.correlation, device=0, stream=stream,
             grid=[1, 1, 1], block=[32, 1, 1], **args,
@@ -130,9 +126,7 @@ class _Rank:
         self.spend(length)
         if fault == "operator":
             self.wait(fault)
-        slow = (
-            self.plan.extra if (line, self.plan.fault, self.plan.guilty) == (21, "kernel", self.number) else 0
-        )
+        slow = self.plan.extra if (line, self.plan.fault, self.plan.guilty) == (21, "kernel", self.number) else 0
         if fault == "call":
             before = self.now
             self.spend(50 * US)

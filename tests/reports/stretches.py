@@ -139,9 +139,7 @@ def gpu(found: Oracle, worker: int, device: int, low: int, high: int) -> dict[st
 def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[tuple[Any, ...]]:
     """Cause, call, where the host was, path of the operator, and length of each gap in the window."""
     pid, what = found.workers[worker], found.what
-    mine = sorted(
-        (e for e in found.events if e.worker == worker and e.raw.device == device), key=lambda e: e.raw.start
-    )
+    mine = sorted((e for e in found.events if e.worker == worker and e.raw.device == device), key=lambda e: e.raw.start)
     first, last = found.span(worker)
     gaps, reached = [], min(first, low)
     for event in mine:
@@ -189,9 +187,7 @@ def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[t
         size = min(whole_end, high) - max(whole_start, low)
         if size > 0:
             name = (call.name or "").partition("_v")[0] if call else None
-            launching = [
-                (e.launch.process, e.launch.thread) for e in found.events if e.launch and e.worker == worker
-            ]
+            launching = [(e.launch.process, e.launch.thread) for e in found.events if e.launch and e.worker == worker]
             usual = max(sorted(set(launching)), key=launching.count) if launching else None
             at = call or launch
             thread = (at.process, at.thread) if at else usual
@@ -205,9 +201,7 @@ def idle(found: Oracle, worker: int, device: int, low: int, high: int) -> list[t
     return out
 
 
-def place(
-    found: Oracle, thread: tuple[int, int] | None, start: int, end: int, call: Launch | None
-) -> tuple[str, Any]:
+def place(found: Oracle, thread: tuple[int, int] | None, start: int, end: int, call: Launch | None) -> tuple[str, Any]:
     """Whether the thread was in an operator for most of a stretch of time, and that operator or the next one."""
     mine = [e for e in found.executions if e.thread == thread and not e.operator.unassociated]
     for one in mine:

@@ -34,9 +34,7 @@ def op(name: str, start: int, end: int, *shapes: list[int]) -> dict[str, Any]:
 
 def causes(prof: profiles.Profile, by: str = "cause") -> dict[str, int]:
     table = prof.report("account", by=by)
-    return {
-        str(name): int(time) for name, time in table.groupby("cause", sort=False)["total_ns"].sum().items()
-    }
+    return {str(name): int(time) for name, time in table.groupby("cause", sort=False)["total_ns"].sum().items()}
 
 
 def test_the_time_of_kernels_is_divided_from_the_peak_downwards(tmp_path: Path) -> None:
@@ -143,10 +141,7 @@ def test_without_a_gpu_it_is_the_main_thread(tmp_path: Path) -> None:
         "outside of operators": 100_000 - 20_000 - 30_000 - 10_000 - 8_000,
     }  # fmt: skip
     table = prof.report("account", by="place")
-    rows = {
-        (row.cause, row.host if pd.isna(row.operator) else row.operator): row.step_ns
-        for row in table.itertuples()
-    }
+    rows = {(row.cause, row.host if pd.isna(row.operator) else row.operator): row.step_ns for row in table.itertuples()}
     assert rows["data loader", f"{loader}/stack"] == 5_000
     assert rows["forward", "mm"] == 30_000
     assert rows["outside of operators", "train.py(7): count"] == 15_000

@@ -78,9 +78,7 @@ def test_a_recording_without_calls_has_no_rows(on_cpu, tmp_path):
 @pytest.mark.parametrize("seed", range(5))
 def test_distributions_are_those_of_sorted_lists(seed):
     dice = random.Random(seed)
-    lists = [
-        [dice.randint(0, 50) for _ in range(dice.choice([0, 1, 2, 3, 19, 20, 21, 100]))] for _ in range(8)
-    ]
+    lists = [[dice.randint(0, 50) for _ in range(dice.choice([0, 1, 2, 3, 19, 20, 21, 100]))] for _ in range(8)]
     pairs = [(group, value) for group, values in enumerate(lists) for value in values]
     dice.shuffle(pairs)
     group, values = np.array(pairs or [(0, 0)]).T

@@ -23,9 +23,7 @@ def test_every_event_is_in_one_category(prof):
     keys = ("calls", "time_ns", "busy_ns", "tc_ns", "no_tc_ns", "tc_unknown_ns")
     assert {row["category"]: tuple(row[key] for key in keys) for row in found} == GPU
     assert sum(row["share"] for row in found) == pytest.approx(100)
-    assert [row["share"] for row in found] == [
-        pytest.approx(100 * GPU[r["category"]][1] / 319) for r in found
-    ]
+    assert [row["share"] for row in found] == [pytest.approx(100 * GPU[r["category"]][1] / 319) for r in found]
 
 
 def test_flops_and_bytes_and_what_is_unknown_of_them(prof):
@@ -51,9 +49,7 @@ def test_times_add_up_to_those_of_all_events(which, by, request):
 
 
 def test_what_is_in_a_category(prof):
-    found = [
-        (r["category"], r["kind"], r["operator"]) for r in rows(prof.report("categories", by="operator"))
-    ]
+    found = [(r["category"], r["kind"], r["operator"]) for r in rows(prof.report("categories", by="operator"))]
     assert ("reduction", "other", "cross_entropy") in found
     assert ("other", "other", None) in found
 
@@ -64,9 +60,7 @@ def test_without_a_gpu_operators_go_by_their_family(on_cpu):
     assert {name: (row["calls"], row["time_ns"]) for name, row in found.items()} == {
         "gemm": (2, 80), "elementwise": (4, 120),
     }  # fmt: skip
-    assert {
-        row[key] for row in found.values() for key in ("busy_ns", "tc_ns", "no_tc_ns", "tc_unknown_ns")
-    } == {None}
+    assert {row[key] for row in found.values() for key in ("busy_ns", "tc_ns", "no_tc_ns", "tc_unknown_ns")} == {None}
 
 
 def test_nothing_launched_is_no_row(prof):

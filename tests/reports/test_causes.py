@@ -45,11 +45,7 @@ def check_clocks(prof: profiles.Profile, what: Plan, traces: list[dict[str, Any]
     known = clocks(prof.source().store)
     reference = next(clock.worker for clock in known.values() if clock.line and clock.line.at == 0)
     first = min(one["ts"] * 1000 for trace in traces for one in trace["traceEvents"])
-    ends = [
-        one["ts"] * 1000 + one["dur"] * 1000
-        for one in traces[reference]["traceEvents"]
-        if "nccl" in one["name"]
-    ]
+    ends = [one["ts"] * 1000 + one["dur"] * 1000 for one in traces[reference]["traceEvents"] if "nccl" in one["name"]]
     for time in (min(ends), (min(ends) + max(ends)) / 2, max(ends)):
         true = (time - what.offset[reference]) / (1 + what.drift[reference])
         for rank in range(what.ranks):
@@ -59,9 +55,7 @@ def check_clocks(prof: profiles.Profile, what: Plan, traces: list[dict[str, Any]
 
 def length(what: Plan, seed: int) -> float:
     """Time from the end of the first step to that of the last, ns, by the clock of rank 0."""
-    steps = [
-        one for one in files(what, STEPS, seed)[0]["traceEvents"] if one["name"].startswith("ProfilerStep")
-    ]
+    steps = [one for one in files(what, STEPS, seed)[0]["traceEvents"] if one["name"].startswith("ProfilerStep")]
     return 1000 * (steps[-1]["ts"] + steps[-1]["dur"] - steps[0]["ts"] - steps[0]["dur"])
 
 
@@ -166,9 +160,7 @@ def test_the_rule_saves_what_the_report_says(slow, slow_run):
     assert finding.saving / run.steps == pytest.approx(row["step_avg"] - row["without_avg"], abs=1)
     assert f"wait for rank{what.guilty} (GPU 0), mostly for more time in host operators" in finding.problem
     assert "train.py:20)" in finding.problem
-    assert (
-        f"takes {duration(row['step_avg'])}, without that {duration(row['without_avg'])}" in finding.problem
-    )
+    assert f"takes {duration(row['step_avg'])}, without that {duration(row['without_avg'])}" in finding.problem
 
 
 def test_segments_touch(slow_run):
@@ -234,8 +226,7 @@ def test_a_rank_alone_says_why_it_knows_no_cause(slow, tmp_path):
 def test_what_is_not_known_is_said(slow, tmp_path, change, sentence):
     _, traces = slow
     less = [
-        {**trace, "traceEvents": [new for one in trace["traceEvents"] if (new := change(one))]}
-        for trace in traces[:2]
+        {**trace, "traceEvents": [new for one in trace["traceEvents"] if (new := change(one))]} for trace in traces[:2]
     ]
     prof = profiles.load(write(tmp_path, less))
     notes = prof.report("root_cause")["note"].dropna().tolist()
@@ -255,9 +246,7 @@ def test_a_clock_is_fitted_in_spite_of_late_ends():
 
 def test_ranks_without_a_common_collective_are_compared_over_others(tmp_path):
     """Each rank shares a group with the next: the clock of the last is known only from that of the one before."""
-    what = plan(2, "none")._replace(
-        ranks=4, offset=[0, 3 * MS, -4 * MS, 9 * MS], drift=[0.0] * 4, late_start=[0] * 4
-    )
+    what = plan(2, "none")._replace(ranks=4, offset=[0, 3 * MS, -4 * MS, 9 * MS], drift=[0.0] * 4, late_start=[0] * 4)
     traces = files(what, STEPS, 1)
     for rank, trace in enumerate(traces):
         kept = []

@@ -146,9 +146,7 @@ def test_one_step_in_a_run_has_parts_all_the_same(tmp_path: Path) -> None:
 
     base, other = (load(tmp_path / f"{name}.json", one(name)) for name in (2_000, 6_000))
     (text, *_) = sentences(base, other)
-    assert (
-        text == "A step is 4.00 us (40.0 %) longer: 14.0 us instead of 10.0 us. Kernels +4.00 us, mostly mm."
-    )
+    assert text == "A step is 4.00 us (40.0 %) longer: 14.0 us instead of 10.0 us. Kernels +4.00 us, mostly mm."
 
 
 def test_a_difference_within_the_noise_has_no_cause(tmp_path: Path) -> None:

@@ -118,10 +118,7 @@ def test_what_is_not_known_is_said_with_its_reason(tmp_path):
     assert (sized["algbw"], sized["busbw"], sized["size"]) == (pytest.approx(4 / 30), None, None)
     assert sized["note"] == f"{certain}; no bus bandwidth: the number of ranks of the group is not known"
     assert (unsized["dtype"], unsized["up_to"], unsized["bytes"], unsized["algbw"]) == (None,) * 4
-    assert (
-        unsized["note"]
-        == f"{certain}; the data type is not recorded; no bandwidths: the size is not recorded"
-    )
+    assert unsized["note"] == f"{certain}; the data type is not recorded; no bandwidths: the size is not recorded"
     assert (sized["skew_error"], unsized["skew_error"]) == (None, None)
 
 
@@ -135,9 +132,7 @@ def calls_of(what: Plan, traces: list[dict[str, Any]]) -> Calls:
         for one in trace["traceEvents"]:
             if "Seq" in one["args"]:
                 start, length = 1000 * one["ts"], 1000 * one["dur"]
-                begin, end = (
-                    (time - what.offset[rank]) / (1 + what.drift[rank]) for time in (start, start + length)
-                )
+                begin, end = ((time - what.offset[rank]) / (1 + what.drift[rank]) for time in (start, start + length))
                 out[one["args"]["Seq"]].append((begin, end, round(length)))
     return out
 
@@ -198,12 +193,8 @@ def test_dlrm_as_its_raw_files_say(data, recorded, tmp_path):
     calls: dict[int, list[tuple[str, str, int, int, int]]] = defaultdict(list)
     for path in sorted(tmp_path.rglob("*.json")):
         events = [e for e in json.loads(path.read_text())["traceEvents"] if "dur" in e]
-        kernels = sorted(
-            (e["ts"], e["dur"], e["name"]) for e in events if e["name"].startswith("ncclKernel_")
-        )
-        asked = sorted(
-            (e["ts"], e) for e in events if e["name"] in ("c10d::alltoall_base_", "nccl:all_reduce")
-        )
+        kernels = sorted((e["ts"], e["dur"], e["name"]) for e in events if e["name"].startswith("ncclKernel_"))
+        asked = sorted((e["ts"], e) for e in events if e["name"] in ("c10d::alltoall_base_", "nccl:all_reduce"))
         for place, ((ts, dur, name), (_, call)) in enumerate(zip(kernels, asked, strict=True)):
             kind = "all_reduce" if "AllReduce" in name else "all_to_all"
             dtype = call["args"]["Input type"][0]

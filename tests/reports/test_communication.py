@@ -36,9 +36,7 @@ def hows(prof: profiles.Profile) -> set[str]:
     return {row["aligned_by"] for row in table(prof, "communication")}
 
 
-def reduce(
-    start: int, dur: int, seq: int | None = None, group: str | None = "0", count: int = 1000, **more: Any
-) -> K:
+def reduce(start: int, dur: int, seq: int | None = None, group: str | None = "0", count: int = 1000, **more: Any) -> K:
     return K("all_reduce", start, dur, group, seq, (count, count), **more)
 
 
@@ -80,9 +78,7 @@ def test_bytes_are_those_of_nccl_tests(tmp_path):
         ("reduce_scatter", (4000, 1000), 16_000), ("all_to_all", (1000, 800), 4000),
         ("broadcast", (1000, 1000), 4000), ("all_reduce", None, None),
     ]  # fmt: skip
-    kernels = [
-        K(name, 100 * i, 80, str(i), 1, elements, 4) for i, (name, elements, _) in enumerate(cases, start=1)
-    ]
+    kernels = [K(name, 100 * i, 80, str(i), 1, elements, 4) for i, (name, elements, _) in enumerate(cases, start=1)]
     found = {row["process_group"]: row for row in table(run(tmp_path, [kernels]), "communication")}
     for group, (name, _, expected) in enumerate(cases, start=1):
         row = found[str(group)]
@@ -137,9 +133,7 @@ def test_equal_counts_are_aligned_by_order_if_they_end_together(tmp_path):
 def test_order_proves_nothing_if_kinds_or_sizes_differ(tmp_path):
     one = [reduce(300, 50), K("all_gather", 500, 10, "0", None, (10, 20))]
     other = [K("all_gather", 300, 50, "0", None, (10, 20)), reduce(500, 10)]
-    assert hows(run(tmp_path / "kinds", [one, other])) == {
-        "no: ranks have different collectives at one place"
-    }
+    assert hows(run(tmp_path / "kinds", [one, other])) == {"no: ranks have different collectives at one place"}
     sizes = [[reduce(300, 50), reduce(500, 10)], [reduce(300, 50), reduce(500, 10, count=999)]]
     assert hows(run(tmp_path / "sizes", sizes)) == {"no: ranks have different collectives at one place"}
     uneven = [

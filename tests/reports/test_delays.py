@@ -85,12 +85,8 @@ def expected(files: list[Events]) -> dict[tuple[int, int], dict[str, int]]:
             for rank in (ranks[i], ranks[median]):
                 before = rank.nccl[place - 1]
                 at = before["ts"] + before["dur"] if place else rank.begin
-                both.append(
-                    rank.divided(at, rank.nccl[place]["ts"]) if at is not None else dict.fromkeys(PARTS, 0)
-                )
-                shadow.append(
-                    rank.divided(rank.launch[place - 1], at, True) if place else dict.fromkeys(ON_HOST, 0)
-                )
+                both.append(rank.divided(at, rank.nccl[place]["ts"]) if at is not None else dict.fromkeys(PARTS, 0))
+                shadow.append(rank.divided(rank.launch[place - 1], at, True) if place else dict.fromkeys(ON_HOST, 0))
             if None in (rank.begin for rank in ranks) and not place:
                 both = [dict.fromkeys(PARTS, 0)] * 2
             row = {name: both[0][name] - both[1][name] for name in PARTS}
@@ -183,9 +179,7 @@ def begun_late(files: list[Events], late: int, time: int) -> list[Events]:
         for one in events:
             one = dict(one)
             if "ts" in one and "dur" in one and one["ts"] <= at["ts"]:
-                around = (
-                    one["ts"] + one["dur"] > at["ts"] + 1
-                )  # the collective, and the ranges around its launch
+                around = one["ts"] + one["dur"] > at["ts"] + 1  # the collective, and the ranges around its launch
                 one["ts"], one["dur"] = one["ts"] - time, one["dur"] + (time if around else 0)
             moved.append(one)
         out.append(moved)
@@ -260,9 +254,7 @@ def test_first_events_that_were_not_recorded_move_no_blame(dlrm, divided, tmp_pa
     mine, before = found(loaded([*dlrm[:7], cut], tmp_path)), divided
     assert mine[0, 7]["own"] == before[0, 7]["own"] == 146
     assert mine[0, 7]["host"] < before[0, 7]["host"]
-    assert {key: row for key, row in mine.items() if key[0]} == {
-        key: row for key, row in before.items() if key[0]
-    }
+    assert {key: row for key, row in mine.items() if key[0]} == {key: row for key, row in before.items() if key[0]}
 
 
 def test_without_a_common_mark_all_before_the_first_collective_is_unknown(tmp_path):
@@ -365,9 +357,7 @@ def test_work_that_others_did_while_they_waited_is_carried(tmp_path):
             reduce(at, 710 - at, 1),
             reduce(915 if rank == 2 else 715, 1000 - (915 if rank == 2 else 715), 2),
         ]
-        events = json.loads(trace(rank, kernels, [(0, 1000)], first=5 + rank))[
-            "traceEvents"
-        ]  # no common step
+        events = json.loads(trace(rank, kernels, [(0, 1000)], first=5 + rank))["traceEvents"]  # no common step
         for one in events:  # launched when they are ready to run
             if one["cat"] == "cuda_runtime" and one["args"]["correlation"] == 2:
                 one["ts"] = at + 205

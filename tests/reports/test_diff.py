@@ -128,9 +128,7 @@ def test_deltas_add_up_to_the_difference_of_the_totals(tmp_path, seed):
         text = ""
         for _ in range(30):
             name, module = rng.choice(["torch.mm", "torch.bmm", "torch.relu"]), rng.choice([None, "a", "b"])
-            text += (
-                f"{mm(rng.choice([8, 16]), module, name)}\n    > {rng.randint(1, 50)} {rng.choice('xyz')}\n"
-            )
+            text += f"{mm(rng.choice([8, 16]), module, name)}\n    > {rng.randint(1, 50)} {rng.choice('xyz')}\n"
         lines.append(text + "> 9 stray\n")
     runs = [profiles.load(write(tmp_path / f"{i}.sqlite", text)) for i, text in enumerate(lines)]
     for by in ("operator", "kernel"):
@@ -184,9 +182,7 @@ def test_a_run_differs_from_itself_in_nothing(runs):
     for by in ("operator", "kernel"):
         found = rows(runs[0].diff(runs[0], by))
         assert {row["matched_by"] for row in found} == {BOTH}
-        assert {row[key] for row in found for key in ("delta_calls", "delta_device_ns", "delta_device")} == {
-            0
-        }
+        assert {row[key] for row in found for key in ("delta_calls", "delta_device_ns", "delta_device")} == {0}
 
 
 def test_what_cannot_be_compared_is_told(runs):
@@ -204,9 +200,7 @@ def test_the_command_prints_the_same_table(files, runs, capfd):
 
 def test_the_command_says_what_it_cannot_read_and_leaves_no_file(files, tmp_path, capfd):
     out = tmp_path / "out.csv"
-    assert (
-        cli.main(["diff", str(files[0]), str(tmp_path / "none.sqlite"), "--format=csv", "-o", str(out)]) == 1
-    )
+    assert cli.main(["diff", str(files[0]), str(tmp_path / "none.sqlite"), "--format=csv", "-o", str(out)]) == 1
     assert "none.sqlite" in capfd.readouterr().err
     assert not out.exists()
     assert cli.main(["diff", *map(str, files), "--format=nonsense"]) == 2

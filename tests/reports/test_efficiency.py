@@ -98,9 +98,7 @@ def by_hand(rows: list[dict[str, Any]], gpu: bool) -> dict[str, Any]:
     defined = [row for row in rooted if "fewer multiplications" not in str(row["effwhy"])]  # no Winograd
     times = [row["sil"] for row in defined]
     roofs = [round(row["roof"]) for row in defined]  # whole ns in the database
-    helpers = (
-        bool(rows) and all(row["bound"] in ("-", None) for row in rows) and "-" in {r["bound"] for r in rows}
-    )
+    helpers = bool(rows) and all(row["bound"] in ("-", None) for row in rows) and "-" in {r["bound"] for r in rows}
     out["efficiency"] = None if helpers else share(roofs, times, sum(times) == total)
     out["roofline_known"] = 100 * sum(times) / total if gpu and total else None
     times = [row["sil"] for row in rooted]

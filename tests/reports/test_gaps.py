@@ -113,10 +113,7 @@ def test_calls_around_a_border_are_counted_once(tmp_path: Path):
         kineto.op("aten::conv2d", 0, 200_000),
         *(kineto.op("aten::mm", start, start + 8_000) for start in range(1_000, 191_000, 10_000)),
         *(kineto.launch(start + 1_000, start + 2_000, start) for start in range(1_000, 191_000, 10_000)),
-        *(
-            kineto.kernel("gemm", start + 3_000, start + 4_000, start)
-            for start in range(1_000, 191_000, 10_000)
-        ),
+        *(kineto.kernel("gemm", start + 3_000, start + 4_000, start) for start in range(1_000, 191_000, 10_000)),
     ]
     prof = profiles.load(kineto.write(tmp_path / "trace.json", events))
     table = prof.report("operator", by="name").set_index("name")

@@ -54,9 +54,7 @@ def test_one_row_per_step(profile: profiles.Profile) -> None:
     assert found["context"].isna().tolist() == [True, False, True, True]
     assert found["context"][1] == 9904
     ranges = [row for row in kineto.Nested(TEXT).events if row["name"].startswith("execute")]
-    assert (
-        found["duration_ns"].tolist() == [round(row["dur"] * 1000) for row in ranges] == [900, 300, 500, 500]
-    )
+    assert found["duration_ns"].tolist() == [round(row["dur"] * 1000) for row in ranges] == [900, 300, 500, 500]
     assert found[["kernels", "kernel_ns"]].values.tolist() == [[2, 2000], [1, 1000], [1, 1000], [1, 1000]]
     assert found["busy_ns"].tolist() == [1400, 1000, 1000, 1000]
     assert found["tokens_per_s"].tolist() == [
@@ -78,9 +76,7 @@ def test_the_steps_cut_the_run_and_are_in_no_path(profile: profiles.Profile) -> 
     steps = profile.steps
     starts = [row["ts"] * 1000 for row in kineto.Nested(TEXT).events if row["name"].startswith("execute")]
     assert len(steps) == 4
-    assert (
-        steps["host_start_ns"].diff().dropna().tolist() == pd.Series(starts).diff().dropna().round().tolist()
-    )
+    assert steps["host_start_ns"].diff().dropna().tolist() == pd.Series(starts).diff().dropna().round().tolist()
     assert steps["host_end_ns"].tolist()[:3] == steps["host_start_ns"].tolist()[1:]
     assert steps["kernels"].tolist() == [3, 1, 1, 2]
     assert "R01" not in set(profile.findings["rule"])

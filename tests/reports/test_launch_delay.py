@@ -50,9 +50,7 @@ def test_a_launch_into_a_full_queue_is_blocked():
     """A kernel of 1 ms, and launches of 1 ns behind it; the last two find 1,024 and 1,025 others."""
     n = FULL + 2
     launches = (
-        [Launch(0, 1, 0)]
-        + [Launch(10 * i, 10 * i + 1, i) for i in range(1, n)]
-        + [Launch(10 * n, 10 * n + 500, n)]
+        [Launch(0, 1, 0)] + [Launch(10 * i, 10 * i + 1, i) for i in range(1, n)] + [Launch(10 * n, 10 * n + 500, n)]
     )
     kernels = [Kernel("long", 5, 1_000_000, 0)]
     kernels += [Kernel("k", 1_000_000 + i, 1_000_001 + i, i) for i in range(1, n + 1)]

@@ -82,10 +82,7 @@ def test_operators_own_what_happens_in_them(tmp_path):
 
 
 def test_the_curve_has_every_event(tmp_path):
-    found = [
-        (r["device"], r["time_ns"], r["allocated"], r["reserved"])
-        for r in table(load(tmp_path, *SMALL), "curve")
-    ]
+    found = [(r["device"], r["time_ns"], r["allocated"], r["reserved"]) for r in table(load(tmp_path, *SMALL), "curve")]
     assert found == [
         (None, 230 * US, 40, 0),
         (0, 15 * US, 5000, 8000), (0, 50 * US, 5300, 8000), (0, 60 * US, 5000, 8000), (0, 210 * US, 5500, 9000),
@@ -109,10 +106,7 @@ def test_an_allocation_lasts_until_its_address_is_given_back(tmp_path):
         tmp_path, op("aten::mm", 0, 100), event(10, 700, 1), event(20, -700, 1), event(30, 80, 1), event(35, -60, 2),
         event(40, 90, 3), event(50, 90, 3), event(60, -90, 3), event(70, -80, 1),
     )  # fmt: skip
-    found = [
-        (r["bytes"], r["allocated_ns"], r["released_ns"], r["duration_ns"])
-        for r in table(prof, "allocations")
-    ]
+    found = [(r["bytes"], r["allocated_ns"], r["released_ns"], r["duration_ns"]) for r in table(prof, "allocations")]
     assert found == [
         (700, 10 * US, 20 * US, 10 * US), (80, 30 * US, 70 * US, 40 * US), (60, None, 35 * US, None),
         (90, 40 * US, None, None), (90, 50 * US, 60 * US, 10 * US),

@@ -18,9 +18,7 @@ def compare(prof: profiles.Profile) -> None:
     table = prof.report("operator_kernels")
     sums = table.groupby("name")[["device_self_ns", "device_total_ns"]].sum().sort_index().astype("int64")
     operators = prof.report("operator").set_index("name")
-    expected = operators.loc[operators["device_total_ns"] > 0, list(sums)].drop(
-        "unassociated", errors="ignore"
-    )
+    expected = operators.loc[operators["device_total_ns"] > 0, list(sums)].drop("unassociated", errors="ignore")
     assert len(expected) > 3
     assert sums.to_dict("index") == expected.astype("int64").to_dict("index")
 

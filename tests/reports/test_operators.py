@@ -162,10 +162,7 @@ def expected(what: Recording, low: int, high: int, by: str) -> list[dict[str, An
     for key, nodes in groups.items():
         own, every = [k for n in nodes for k in n.events], [k for n in nodes for k in n.inside()]
         host = sum(
-            n.end
-            - n.start
-            - sum(c.end - c.start for c in n.children)
-            - sum(min(a.end, n.end) - a.start for a in n.api)
+            n.end - n.start - sum(c.end - c.start for c in n.children) - sum(min(a.end, n.end) - a.start for a in n.api)
             for n in nodes
         )
         out.append({
@@ -359,9 +356,7 @@ def test_kernels_can_be_grouped_by_what_launched_them() -> None:
     for value, groups in expected.items():
         table = prof.report("kernel_summary", by=value)
         keys = list(table)[: list(table).index("tc")]
-        assert {
-            tuple(row[key] for key in keys): (row["calls"], row["total_ns"]) for row in rows(table)
-        } == groups
+        assert {tuple(row[key] for key in keys): (row["calls"], row["total_ns"]) for row in rows(table)} == groups
         assert list(table["total_ns"]) == sorted(table["total_ns"], reverse=True)
 
 

@@ -70,18 +70,14 @@ def _item(rng: random.Random, depth: int) -> list[str]:
         inside = [line for _ in range(rng.randint(0, 3)) for line in _item(rng, depth + 1)]
         return [indent + rng.choice(CALLS), *inside]
     if what < 0.8:
-        options = (
-            f"stream={rng.choice([7, 8])} device={rng.choice([0, 0, 1])} grid={rng.choice([1, 40, 200])},1,1 "
-        )
+        options = f"stream={rng.choice([7, 8])} device={rng.choice([0, 0, 1])} grid={rng.choice([1, 40, 200])},1,1 "
         if rng.random() < 0.3:
             options += f"skew={rng.randint(1, 60)} "
         if rng.random() < 0.1:
             options += "correlation=none "
         return [f"{indent}> {rng.randint(1, 90)} {options}{rng.choice(KERNELS + COPIES)}"]
     if what < 0.87:
-        return [
-            f"{indent}api {rng.randint(1, 60)} {rng.choice(['cudaStreamSynchronize_v3020', 'cudaMalloc_v3020'])}"
-        ]
+        return [f"{indent}api {rng.randint(1, 60)} {rng.choice(['cudaStreamSynchronize_v3020', 'cudaMalloc_v3020'])}"]
     if what < 0.92:
         return [f"{indent}wait {rng.randint(1, 40)}"]
     if what < 0.96:
@@ -99,14 +95,10 @@ def plain(value: Any) -> Any:
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {key: plain(value) for key, value in zip(frame.columns, row)} for row in frame.itertuples(index=False)
-    ]
+    return [{key: plain(value) for key, value in zip(frame.columns, row)} for row in frame.itertuples(index=False)]
 
 
-def same(
-    found: Iterable[dict[str, Any]], expected: Iterable[dict[str, Any]], leaving: tuple[str, ...] = ()
-) -> None:
+def same(found: Iterable[dict[str, Any]], expected: Iterable[dict[str, Any]], leaving: tuple[str, ...] = ()) -> None:
     """Rows are equal, cell by cell, in order."""
     found, expected = list(found), list(expected)
     assert len(found) == len(expected)
@@ -122,13 +114,10 @@ def by(key: tuple[str, ...], found: Iterable[dict[str, Any]], expected: Iterable
     return sorted(found, key=order), sorted(expected, key=order)
 
 
-def compare(
-    prof: profiles.Profile, window: Window, worker: int | None = None, leaving: tuple[str, ...] = ()
-) -> None:
+def compare(prof: profiles.Profile, window: Window, worker: int | None = None, leaving: tuple[str, ...] = ()) -> None:
     """All reports, metrics and executions against the oracle's."""
     report = {
-        n: rows(prof.report(n, worker))
-        for n in ("detail", "op_type", "group_node", "kernel", "tensor", "iteration")
+        n: rows(prof.report(n, worker)) for n in ("detail", "op_type", "group_node", "kernel", "tensor", "iteration")
     }
     work = efficiency.KEYS  # tests/reports/test_efficiency.py adds them up
     same(*by(("op_id",), report["detail"], oracle.detail(window).values()), (*leaving, *work))
@@ -264,9 +253,7 @@ def test_rooflines_and_flops_at_the_peak_are_those_of_the_table(cifar):
     least = view.roofline.time
     known = ~np.isnan(least)
     assert known.sum() > 40
-    assert sorted(kernels["roofline_ns"].dropna().tolist()) == sorted(
-        np.rint(least[known]).astype(int).tolist()
-    )
+    assert sorted(kernels["roofline_ns"].dropna().tolist()) == sorted(np.rint(least[known]).astype(int).tolist())
     window = prof.source().window
     time = sum(view.rows.duration[known].tolist())
     defined = known & (view.costs.executed.mask() | ~view.costs.flops.mask())  # not FFT

@@ -113,10 +113,7 @@ def test_every_format_holds_what_the_data_frame_holds(name, prof):
     for column in columns:
         cells = [None if value is pd.NA or value != value else value for value in table[column.key].tolist()]
         assert [row[column.heading] for row in rows] == cells
-        assert (
-            all(type(row[column.heading]) in (column.kind, type(None)) for row in rows)
-            or column.kind is object
-        )
+        assert all(type(row[column.heading]) in (column.kind, type(None)) for row in rows) or column.kind is object
         texts = ["" if value is None else str(value) for value in cells]
         assert csv[column.heading].tolist() == texts
         stored = [str(value) if column.kind is object and value is not None else value for value in cells]
@@ -159,9 +156,7 @@ def hostile(tmp_path_factory) -> profiles.Profile:
 def test_spreadsheets_find_no_formula(hostile):
     for style in ("plain", "dlprof"):
         data = rendered(hostile, "iteration", "csv", style)
-        table = pd.read_csv(
-            io.BytesIO(data), skiprows=int(style == "dlprof"), dtype=str, keep_default_na=False
-        )
+        table = pd.read_csv(io.BytesIO(data), skiprows=int(style == "dlprof"), dtype=str, keep_default_na=False)
         assert len(table) == len(HOSTILE)
         for cell in table["Long Kernel Name"]:
             assert not cell.lstrip().startswith(("=", "+", "-", "@")), cell
@@ -195,9 +190,7 @@ def test_json_and_parquet_keep_hostile_texts_as_they_are(hostile):
 
 def test_files_are_named_as_dlprof_names_them(prof, tmp_path):
     names = [
-        os.path.basename(n)
-        for one in every()
-        for n in write(one, prof.source(), tmp_path, "run", ["csv", "json"])
+        os.path.basename(n) for one in every() for n in write(one, prof.source(), tmp_path, "run", ["csv", "json"])
     ]
     suffixes = [one.suffix for one in every() if one.name not in ("detail", "tensor")]
     suffixes += ["detailed", "tensor_core"]
@@ -225,9 +218,7 @@ def test_a_file_is_whole_or_not_there(prof, tmp_path, monkeypatch):
 
 def test_what_cannot_be_written_is_told_in_a_sentence(prof, tmp_path):
     report = find("op_type")
-    with pytest.raises(
-        PyProfError, match=r"nowhere/run_op_type\.csv: the report could not be written \(the folder"
-    ):
+    with pytest.raises(PyProfError, match=r"nowhere/run_op_type\.csv: the report could not be written \(the folder"):
         write(report, prof.source(), tmp_path / "nowhere", "run")
     with pytest.raises(UsageError, match=r"unknown format 'xls'\. Choose from csv, json, table, md, parquet"):
         write(report, prof.source(), tmp_path, "run", ["csv", "xls"])

@@ -114,9 +114,7 @@ def test_all_reports_and_figures_agree(tmp_path):
     assert sum(gap["total_ns"] for gap in table(prof, "idle")) == row["other_ns"]
     of = {row["category"]: row["time_ns"] for row in table(prof, "categories", by="category")}
     assert (of["communication"], of["copy"]) == (400 * US, 140 * US)
-    copies = {
-        row["kind"]: (row["calls"], row["bytes"], row["total_ns"]) for row in table(prof, "memory_copies")
-    }
+    copies = {row["kind"]: (row["calls"], row["bytes"], row["total_ns"]) for row in table(prof, "memory_copies")}
     assert copies["PtoP"] == (1, 4096, 200 * US)
 
 
@@ -147,9 +145,7 @@ def peers(time: int, name: str = "memcpy PtoP") -> Small:
 def test_rules_see_exposed_communication_not_exposed_copies():
     exposed = outcome("R28", peers(200_000)).finding
     assert exposed is not None
-    assert exposed.problem.startswith(
-        "Collectives and copies between GPUs run for 200 us a step; 200 us of it"
-    )
+    assert exposed.problem.startswith("Collectives and copies between GPUs run for 200 us a step; 200 us of it")
     assert exposed.saving == 10 * 200_000
     assert exposed.evidence[0]["bytes"] == 10 << 20
     assert outcome("R11", peers(200_000)).finding is None

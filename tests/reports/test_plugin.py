@@ -52,9 +52,7 @@ def recorded(path: Path) -> tuple[Recording, dict[Any, int]]:
             out.kernels.append(Kernel(name, start, end, args["correlation"], **shape))
         else:
             copied = 1 if kind == "Memcpy" else None
-            out.kernels.append(
-                Kernel("c", start, end, args["correlation"], size=args["bytes"], copy_kind=copied)
-            )
+            out.kernels.append(Kernel("c", start, end, args["correlation"], size=args["bytes"], copy_kind=copied))
     return out, occupancy
 
 
@@ -130,9 +128,7 @@ def test_kernels_are_the_plugins(loaded):
     assert len(found) == golden["n_kernel_rows"]
     for name, _, calls, total, mean, longest, shortest, blocks, occupancy in golden["kernels"]:
         (row,) = [
-            r
-            for r in found
-            if r["name"].startswith(name) and r["calls"] == calls and r["total_ns"] == US * total
+            r for r in found if r["name"].startswith(name) and r["calls"] == calls and r["total_ns"] == US * total
         ]
         assert (row["max_ns"], row["min_ns"]) == (US * longest, US * shortest)
         assert row["mean_ns"] / US == pytest.approx(mean, abs=0.51)

@@ -25,9 +25,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on_time(rank: int) -> list[K]:
     """Two steps of 1000 us: 100 us of computation, and 200 us in a collective that ends at 500 us."""
-    return [
-        one for start in (0, 1000) for one in (K("gemm", start + 100, 100), reduce(start + 300, 200, start))
-    ]
+    return [one for start in (0, 1000) for one in (K("gemm", start + 100, 100), reduce(start + 300, 200, start))]
 
 
 def late_by(time: int) -> list[K]:
@@ -48,9 +46,7 @@ def test_a_rank_that_differs_has_a_row_and_the_others_are_counted(tmp_path):
     assert (row["late_ns"], row["times_last"], row["collectives"]) == (100 * US, 1, 1)
     assert (row["dataloader_ns"], row["communication_ns"], row["busy_ns"]) == (0, 100 * US, 200 * US)
     assert note["worker"] is None
-    assert note["note"].startswith(
-        "7 of 8 rows are not shown: within 3 % of the step from the median of the ranks"
-    )
+    assert note["note"].startswith("7 of 8 rows are not shown: within 3 % of the step from the median of the ranks")
     assert "of 3 of 4 ranks in all of their steps" in note["note"]
     every = table(prof, "ranks", rows="all")
     assert [(one["worker"], one["step"], one["late_ns"]) for one in every] == [

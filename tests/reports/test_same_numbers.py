@@ -141,9 +141,7 @@ def test_the_tensor_report_has_the_detail_reports_numbers(some):
     if prof.source().gpu:
         assert sum(r["tc"] for r in tensor) == prof.source(worker).window.totals["eligible_tc_ns"]
     else:
-        assert {r[k] for r in tensor for k in ("tc", "other", "utilization", "tc_kernels", "using_tc")} == {
-            None
-        }
+        assert {r[k] for r in tensor for k in ("tc", "other", "utilization", "tc_kernels", "using_tc")} == {None}
 
 
 def test_occupancy_of_the_small_recording_by_hand(prof):

@@ -18,9 +18,7 @@ def kernels(text: str, *, stream: int = 7, at: int = 0, device: int = 0) -> list
             continue
         size = 8 if letter == "C" else None
         copy = None if size is None else 1
-        out.append(
-            Kernel(f"k_{letter}", at, at + 10, None, stream=stream, device=device, size=size, copy_kind=copy)
-        )
+        out.append(Kernel(f"k_{letter}", at, at + 10, None, stream=stream, device=device, size=size, copy_kind=copy))
         at += 15
     return out
 
@@ -28,10 +26,7 @@ def kernels(text: str, *, stream: int = 7, at: int = 0, device: int = 0) -> list
 def found(*parts: list[Kernel]) -> dict[str, tuple[int, int, float, float]]:
     prof = load(Recording(kernels=[kernel for part in parts for kernel in part]))
     keys = ("occurrences", "time_ns", "gap_ns", "share")
-    return {
-        row["kernels"].replace("k_", ""): tuple(row[key] for key in keys)
-        for row in rows(prof.report("sequences"))
-    }
+    return {row["kernels"].replace("k_", ""): tuple(row[key] for key in keys) for row in rows(prof.report("sequences"))}
 
 
 def test_a_sequence_and_the_gaps_in_it():

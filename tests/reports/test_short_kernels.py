@@ -32,9 +32,7 @@ def test_a_bound_belongs_to_the_range_that_begins_with_it():
         (10_000, 20_000, 0, 0), (20_000, 50_000, 1, 30_000),
     ]  # fmt: skip
     assert [r["kernels_share"] for r in found] == [pytest.approx(100 * n / 7) for n in (1, 2, 2, 1, 0, 1)]
-    assert [r["kernels_cumulative"] for r in found] == [
-        pytest.approx(100 * n / 7) for n in (1, 3, 5, 6, 6, 7)
-    ]
+    assert [r["kernels_cumulative"] for r in found] == [pytest.approx(100 * n / 7) for n in (1, 3, 5, 6, 6, 7)]
     assert found[2]["time_cumulative"] == pytest.approx(100 * (999 + 2999 + 6999) / TIME)
     assert found[-1]["time_cumulative"] == pytest.approx(100)
 

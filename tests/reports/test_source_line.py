@@ -15,9 +15,7 @@ def check(prof: profiles.Profile) -> None:
     total: dict[str | None, list[int]] = defaultdict(lambda: [0] * 2)
     for row in prof.report("detail").to_dict("records"):
         lines = row["stack"].split("\n") if isinstance(row["stack"], str) else [None]
-        gpu, cpu = (
-            0 if row[key] is None or row[key] != row[key] else int(row[key]) for key in ("gpu", "cpu")
-        )
+        gpu, cpu = (0 if row[key] is None or row[key] != row[key] else int(row[key]) for key in ("gpu", "cpu"))
         for place, value in enumerate((1, row["calls"], row["kernels"], gpu, cpu)):
             own[lines[-1]][place] += value
         for line in set(lines):

@@ -29,9 +29,7 @@ def with_copies(seed: int) -> Recording:
             launch.name = "cudaMemcpyAsync_v3020"
             if rng.random() < 0.6:
                 end = max(k.end for k in what.kernels if k.correlation == launch.correlation)
-                inside = [
-                    c.start for c in what.launches if c.thread == launch.thread and c.start > launch.start
-                ]
+                inside = [c.start for c in what.launches if c.thread == launch.thread and c.start > launch.start]
                 launch.end = max(launch.end, min([end + 3, *inside]))
     return what
 
@@ -88,10 +86,7 @@ def compare(prof: profiles.Profile, found: Oracle, key: str | None) -> None:
     times = {"8": rows(prof.report("step_time")), "7": rows(prof.report("step_time", categories="7"))}
     both, devices, idle = (rows(prof.report(name)) for name in ("overlap", "gpu", "idle"))
     for worker in sorted({i.worker for i in found.iterations(key)}):
-        mine = [
-            [r for r in table if r["worker"] == names[worker]]
-            for table in (times["8"], times["7"], both, devices)
-        ]
+        mine = [[r for r in table if r["worker"] == names[worker]] for table in (times["8"], times["7"], both, devices)]
         expected = chosen(prof, stretches.step_time(found, key, worker))
         if not expected:
             assert not any(mine)
@@ -145,9 +140,7 @@ def test_parts_of_steps_and_of_windows_add_up(seed):
     assert (parts.sum(axis=1) == both["total_ns"]).all()
     assert (both["overlap_ns"] + both["exposed_ns"] == both["communication_ns"]).all()
     for worker, mine in steps.groupby("worker"):
-        assert (
-            mine["start"].iloc[1:].to_numpy() == (mine["start"] + mine["total_ns"]).iloc[:-1].to_numpy()
-        ).all()
+        assert (mine["start"].iloc[1:].to_numpy() == (mine["start"] + mine["total_ns"]).iloc[:-1].to_numpy()).all()
         window = mine["total_ns"].sum()
         for device, one in both[both["worker"] == worker].groupby("device"):
             gaps = idle[(idle["worker"] == worker) & (idle["device"] == device)]

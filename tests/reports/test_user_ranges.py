@@ -116,8 +116,7 @@ def test_start_end_ranges_are_alone_and_have_what_their_thread_launches() -> Non
     )
     prof = load(what)
     found = {
-        (r["path"], r["style"]): (r["kernels"], r["busy_ns"], r["gpu_total_ns"])
-        for r in rows(prof.report("ranges"))
+        (r["path"], r["style"]): (r["kernels"], r["busy_ns"], r["gpu_total_ns"]) for r in rows(prof.report("ranges"))
     }
     assert found == {
         ("x", "start/end"): (1, 10, 10), ("y", "start/end"): (2, 50, 50), ("p", "push/pop"): (2, 50, 50),
@@ -134,9 +133,7 @@ def test_a_recording_without_ranges_has_no_rows(prof, on_cpu, tmp_path) -> None:
 
 
 def test_without_a_gpu_only_the_cpu_is_known(tmp_path) -> None:
-    path = kineto.write(
-        tmp_path / "a.json", [kineto.annotation("mine", 0, 700), kineto.op("aten::mm", 100, 300)]
-    )
+    path = kineto.write(tmp_path / "a.json", [kineto.annotation("mine", 0, 700), kineto.op("aten::mm", 100, 300)])
     (row,) = rows(profiles.load(path).report("ranges"))
     assert (row["path"], row["host_total_ns"]) == ("mine", 700)
     assert {row[key] for key in ON_GPU} == {None}
@@ -190,9 +187,7 @@ def test_random_recordings_again_from_their_rows(seed: int) -> None:
             and (o.end or 0) >= one.end
         ]  # fmt: skip
         path = "/".join([o.text for o in sorted(around, key=lambda o: (o.start, -(o.end or 0)))] + [one.text])
-        calls = {
-            c.correlation for c in what.launches if c.thread == one.thread and one.start <= c.start < one.end
-        }
+        calls = {c.correlation for c in what.launches if c.thread == one.thread and one.start <= c.start < one.end}
         mine = [k for k in what.kernels if k.correlation in calls]
         expected[path, "push/pop" if nests else "start/end"].append((one.end - one.start, mine))
     found = {(r["path"], r["style"]): r for r in rows(load(what).report("ranges"))}

@@ -47,11 +47,7 @@ def compared(folder: Path, base: list[Event], other: list[Event]) -> Rows:
 
 
 def times(found: Rows, section: str) -> dict[str, tuple[float | None, float | None]]:
-    return {
-        name: (row["base_time_ns"], row["other_time_ns"])
-        for (of, name), row in found.items()
-        if of == section
-    }
+    return {name: (row["base_time_ns"], row["other_time_ns"]) for (of, name), row in found.items() if of == section}
 
 
 def test_a_slower_kernel_is_the_whole_change(tmp_path: Path) -> None:
@@ -147,9 +143,7 @@ def test_parts_add_up_to_the_step_and_kernels_to_their_part(first: int, second: 
         for row in table:
             of[row["section"]] += row[f"{side}_time_ns"] or 0
         kernel = sum(
-            row[f"{side}_time_ns"] or 0
-            for row in table
-            if (row["section"], row["name"]) == ("part", "kernel")
+            row[f"{side}_time_ns"] or 0 for row in table if (row["section"], row["name"]) == ("part", "kernel")
         )
         assert of["part"] == pytest.approx(of["step"], abs=1e-6)
         assert of["operator"] == pytest.approx(kernel, abs=1e-6)
@@ -158,9 +152,7 @@ def test_parts_add_up_to_the_step_and_kernels_to_their_part(first: int, second: 
 
 
 def test_without_a_gpu_operators_and_waits_are_the_parts(tmp_path: Path) -> None:
-    cpu = [
-        [e for e in steps(3, slow=slow) if e["cat"] in ("cpu_op", "user_annotation")] for slow in (0, 4_000)
-    ]
+    cpu = [[e for e in steps(3, slow=slow) if e["cat"] in ("cpu_op", "user_annotation")] for slow in (0, 4_000)]
     found = compared(tmp_path, *cpu)
     assert times(found, "step") == {"step": (10_000, 14_000)}
     assert times(found, "part") == {"operators": (400, 400), "other": (9_600, 13_600)}

@@ -41,9 +41,7 @@ def test_everything_answers(tmp_path: Path, wait: str, marked: bool):
     assert "The work of 3 of 3 launches is not in the recording" in text
     needs = {outcome.rule.id: outcome.needs for outcome in prof.outcomes}
     assert needs["R05"] == "needs the work of the GPU: this recording has launches, and no kernels"
-    assert {"R44", "R45", "R46", "R47"}.isdisjoint(
-        outcome.rule.id for outcome in prof.outcomes if outcome.finding
-    )
+    assert {"R44", "R45", "R46", "R47"}.isdisjoint(outcome.rule.id for outcome in prof.outcomes if outcome.finding)
 
 
 def test_a_few_missing_kernels_are_no_headline(tmp_path: Path):
@@ -54,6 +52,4 @@ def test_a_few_missing_kernels_are_no_headline(tmp_path: Path):
     assert "is not in the recording" not in str(prof.overview)
     assert prof.database.rows("select count from lost") == [(1,)]
     del made.kernels[50]
-    assert "The work of 2 of 101 launches" in str(
-        profiles.load(write_nsys(tmp_path / "u.sqlite", made)).overview
-    )
+    assert "The work of 2 of 101 launches" in str(profiles.load(write_nsys(tmp_path / "u.sqlite", made)).overview)

@@ -43,9 +43,7 @@ class Late(Small):
         if not self._aligned:
             kernels = [one._replace(seq=None) for one in kernels]
         marks = [(step * _STEP, (step + 1) * _STEP) for step in range(self.steps)]
-        out: dict[str, object] = json.loads(
-            trace(rank, kernels, marks, "" if self._aligned else f"node{rank}", 3)
-        )
+        out: dict[str, object] = json.loads(trace(rank, kernels, marks, "" if self._aligned else f"node{rank}", 3))
         events = out["traceEvents"]
         assert isinstance(events, list)
         events += [

@@ -29,9 +29,7 @@ _COPIES = {(0, 2): "memcpy HtoD", (1, 2): "memcpy HtoD", (2, 0): "memcpy DtoH", 
 SWITCHES = {"anomaly_mode": "no", "deterministic": "no", "cudnn.deterministic": "no", "cudnn.enabled": "yes"}
 V100 = ("Tesla V100-SXM2-16GB", 80, "7.0", 16 << 30)
 A100 = ("NVIDIA A100-SXM4-40GB", 108, "8.0", 40 << 30)
-_OPERATOR = (
-    "id op_id name type mod direction phase module stack params dtype shapes eligible dtype_ok unassociated"
-)
+_OPERATOR = "id op_id name type mod direction phase module stack params dtype shapes eligible dtype_ok unassociated"
 _EVENT = (
     "id kind device stream name operator op site api start_ns duration_ns total_ns geometry tc flops dense_flops "
     "bytes basis copied_bytes copy_from copy_to graph"
@@ -118,9 +116,7 @@ class Small:
             copied_bytes=size,
         )  # fmt: skip
 
-    def cpu(
-        self, name: str, start: int, dur: int, op: int, flops: int | None = None, size: int | None = None
-    ) -> None:
+    def cpu(self, name: str, start: int, dur: int, op: int, flops: int | None = None, size: int | None = None) -> None:
         """An operator event of a run without a GPU."""
         self._event(
             name,
@@ -143,9 +139,7 @@ class Small:
         call: str, **row: Any,
     ) -> None:  # fmt: skip
         code = self._names.setdefault(name, len(self._names))
-        begin = (
-            max(start - 2 * launch_dur - 10, start // self.length * self.length) if launch is None else launch
-        )
+        begin = max(start - 2 * launch_dur - 10, start // self.length * self.length) if launch is None else launch
         op = self.op("unassociated", begin, begin) if op is None else op
         api = self.api(call, begin, launch_dur, op) if linked else None
         self._events.append(
@@ -163,18 +157,14 @@ class Small:
     def api(self, name: str, start: int, dur: int, op: int | None = None) -> int:
         """A call of the CUDA API; its number."""
         code = self._strings.setdefault(name, len(self._strings))
-        self._apis.append(
-            {"name": code, "kind": api_kind(name), "start_ns": start, "duration_ns": dur, "op": op}
-        )
+        self._apis.append({"name": code, "kind": api_kind(name), "start_ns": start, "duration_ns": dur, "op": op})
         return len(self._apis) - 1
 
     def wait(self, start: int, dur: int) -> None:
         """The loop waits for its DataLoader."""
         self._waits.append((start, dur))
 
-    def batch(
-        self, wait: int, end: int, samples: int, *, getting: int, collating: int, cpu: int, **more: int
-    ) -> None:
+    def batch(self, wait: int, end: int, samples: int, *, getting: int, collating: int, cpu: int, **more: int) -> None:
         """A batch of a worker that the loop waited for until it was sent, at `end`; times in ns."""
         self._batches.append({
             "loader": 0, "pid": 2, "samples": samples, "start_ns": end - getting - collating,
@@ -260,9 +250,7 @@ class Small:
         order = _order(self._ranges, "start_ns")
         ranges = [{**one, "id": order[i], "thread": 0} for i, one in enumerate(self._ranges)]
         yield "range", made("id thread kind start_ns duration_ns text seq", _sorted(ranges))
-        memory = [
-            {**one, "id": i} for i, one in enumerate(sorted(self._memory, key=lambda one: one["time_ns"]))
-        ]
+        memory = [{**one, "id": i} for i, one in enumerate(sorted(self._memory, key=lambda one: one["time_ns"]))]
         yield "memory", made("id thread time_ns device address bytes allocated_bytes reserved_bytes", memory)
         yield (
             "operator",

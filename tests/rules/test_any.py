@@ -136,9 +136,7 @@ def checked(source: Source) -> list[Outcome]:
     faults = {"R30", "R34", "R45", "R52", "R55", "R56"}  # before bounds also without a saving
     savings = [
         (
-            (1 if each.rule.id in faults else 3)
-            if each.finding.saving is None
-            else 2 * (each.rule.id in bounds),
+            (1 if each.rule.id in faults else 3) if each.finding.saving is None else 2 * (each.rule.id in bounds),
             -(each.finding.saving or 0),
         )
         for each in found

@@ -82,18 +82,14 @@ def test_without_the_work_of_workers_the_finding_is_as_before() -> None:
     assert one.advice.startswith("Load more in parallel: raise num_workers, ")
     assert "Its worker" not in one.problem
     late = finding(loading(WAIT, loader__0__num_workers="1", loader__0__workers_recorded="no"))
-    assert late.advice.endswith(
-        "Call pyprof.init() before the loader starts its workers: then their work is recorded."
-    )
+    assert late.advice.endswith("Call pyprof.init() before the loader starts its workers: then their work is recorded.")
 
 
 def test_a_step_has_the_stages_that_it_waited_for() -> None:
     """Of a wait of 150 us: from 20 us on its samples, from 100 us on collation, from 130 us on the way to the loop."""
     small = loading(WAIT, **FACTS)
     for start in small.each():
-        small.batch(
-            start, start + 130_000, 4, getting=80_000, collating=30_000, cpu=0, wait_end_ns=start + WAIT
-        )
+        small.batch(start, start + 130_000, 4, getting=80_000, collating=30_000, cpu=0, wait_end_ns=start + WAIT)
     columns: dict[str, Any] = {
         "loader_samples_ns": 80_000, "loader_collate_ns": 30_000, "loader_pin_ns": 0, "loader_queue_ns": 20_000,
         "dataloader_ns": 20_000, "other_ns": 850_000, "total_ns": 1_000_000,

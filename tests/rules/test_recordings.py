@@ -124,9 +124,7 @@ def test_the_wait_for_a_loader_without_workers(data, recorded):
             loading = until - end - outside([(end, until)], waits)
             idle += (start - end) * (2 * loading >= until - end)
         end = max(end, stop)
-    assert "_SingleProcessDataLoaderIter" in next(
-        e["name"] for e in events if e["name"].startswith("enumerate(")
-    )
+    assert "_SingleProcessDataLoaderIter" in next(e["name"] for e in events if e["name"].startswith("enumerate("))
     assert "R08" not in found
     assert f"the time, {duration(idle / 6)} a step" in found["R09"].problem
     # What the loop does in the loader is more than what the GPU waits for, and what it launches then, late, is less.
@@ -137,9 +135,7 @@ def test_products_in_float32(data, recorded):
     found = findings(recorded(f"kineto/{RESNET}"))["R12"]
     names = ("sgemm", "scudnn", "convolve", "dgrad", "wgrad", "winograd", "fft2d", "gemmk1", "conv2d")
     products = [
-        e
-        for e in raw(data / "kineto" / RESNET)
-        if is_gpu(e) and any(name in e["name"].lower() for name in names)
+        e for e in raw(data / "kineto" / RESNET) if is_gpu(e) and any(name in e["name"].lower() for name in names)
     ]
     per_step = sum(e["dur"] for e in products) / 1000 / 6
     assert f"take {per_step:.1f} ms a step" in found.problem

@@ -87,9 +87,7 @@ def uneven(
     for t in made.each() if steps else (0, 100_000_000):
         for turn in range(calls):
             time = slow.get(t, 2_000_000) if turn == 0 else 2_000_000
-            op = made.op(
-                "linear", t, t + time, dtype="float32", eligible=True, shapes=shapes, line=turn % lines + 1
-            )
+            op = made.op("linear", t, t + time, dtype="float32", eligible=True, shapes=shapes, line=turn % lines + 1)
             made.cpu(name, t, time, op)
             t += time
     return made
@@ -192,9 +190,7 @@ def small_kernels(time: int, late: bool = True, linked: bool = True) -> Small:
         op = made.op("mlp", t, t + 900_000)
         for i in range(40):
             start = t + 5_000 + i * 10_000
-            made.kernel(
-                ADD, start, time, op, launch=start - 2_000 if late else t, launch_dur=1_000, linked=linked
-            )
+            made.kernel(ADD, start, time, op, launch=start - 2_000 if late else t, launch_dur=1_000, linked=linked)
         for i in range(2):
             made.kernel(GEMM, t + 450_000 + i * 200_000, 200_000, op, launch=t, linked=linked)
     return made
@@ -262,9 +258,7 @@ def product(
     facts = {name.replace("__", "."): text for name, text in meta.items()}
     made = Small(meta=facts) if gpu is None else Small(meta=facts, gpu=gpu)
     for t in made.each():
-        op = made.op(
-            type_, t, t + 1_000, mod="torch.nn.functional", params=params, dtype=dtype, eligible=True, line=5
-        )
+        op = made.op(type_, t, t + 1_000, mod="torch.nn.functional", params=params, dtype=dtype, eligible=True, line=5)
         made.kernel(kernel, t + 100_000, time, op, tc=tc, flops=flops, size=size)
         if other:
             made.kernel(ADD, t + 600_000, other, made.op("add", t + 2_000, t + 3_000))
@@ -289,9 +283,7 @@ def tried(*names: str) -> Small:
 
 def optimizer(tensors: int, meta: dict[str, str] | None = None, steps: bool = True) -> Small:
     """24 kernels of 2 us in a step of Adam, which takes 300 us of the CPU."""
-    made = Small(
-        meta={"optimizer.0.parameter_tensors": str(tensors), "optimizer.0.class": "Adam", **(meta or {})}
-    )
+    made = Small(meta={"optimizer.0.parameter_tensors": str(tensors), "optimizer.0.class": "Adam", **(meta or {})})
     for t in made.each():
         made.op("linear", t, t + 1_000, direction=1, phase=1)
         op = made.op("adam.step", t + 500_000, t + 800_000, phase=3 if steps else 4)
@@ -326,9 +318,7 @@ def chain(count: int, time: int = 50_000, name: str = ADD, blocks: int = 1_000) 
     return made
 
 
-def attention(
-    time: int, types: tuple[str, ...] = ("matmul", "div", "softmax", "matmul"), whole: str = ""
-) -> Small:
+def attention(time: int, types: tuple[str, ...] = ("matmul", "div", "softmax", "matmul"), whole: str = "") -> Small:
     """Attention in a module: `time` of softmax forward and as much backward, 10 us each for the rest; or one call."""
     made = busy(Small(), 300_000)
     for t in made.each():
@@ -377,22 +367,16 @@ def collective(
 
 
 def memory(peak: int, late: bool = True) -> Small:
-    facts = (
-        {"gpu.0.memory_bytes": str(16 << 30), "gpu.0.peak_allocated_bytes": str(peak << 30)} if peak else {}
-    )
+    facts = {"gpu.0.memory_bytes": str(16 << 30), "gpu.0.peak_allocated_bytes": str(peak << 30)} if peak else {}
     return stream_of(4_000, late=late, kernels=90 if late else 99, meta=facts)
 
 
-def allocating(
-    count: int, time: int, name: str = "cudaMalloc_v3020", every: int = 1, linked: bool = True
-) -> Small:
+def allocating(count: int, time: int, name: str = "cudaMalloc_v3020", every: int = 1, linked: bool = True) -> Small:
     made = busy(Small(), 500_000, linked=linked)
     for step, t in enumerate(made.each()):
         if step % every == 0 and linked:
             for i in range(count):
-                made.api(
-                    name, t + 100_000 + i * time, time, made.op("empty", t + 100_000 + i, t + 100_001 + i)
-                )
+                made.api(name, t + 100_000 + i * time, time, made.op("empty", t + 100_000 + i, t + 100_001 + i))
     return made
 
 
@@ -817,9 +801,7 @@ def test_memory_that_each_step_leaves_behind_has_a_line() -> None:
         "Memory in use on the CPU grows by 125 KiB a step, which fills 954 MiB in 7,812 steps. It is kept from "
         "operators called at train.py:7, mostly mul."
     )
-    assert found.evidence == (
-        {"operator": "mul", "source": "train.py:7", "allocations": 5, "bytes": 5 * 125 * 1024},
-    )
+    assert found.evidence == ({"operator": "mul", "source": "train.py:7", "allocations": 5, "bytes": 5 * 125 * 1024},)
 
 
 def few_rows(rows: int, trains: bool = True) -> Small:
@@ -842,10 +824,7 @@ def test_a_tiny_batch_takes_as_long_as_one_of_sixteen_rows() -> None:
     assert found is not None
     assert found.saving == 10 * 450_000 * 14 // 16
     assert "matrix products have 2 rows, " in found.problem
-    assert (
-        "short operators 450 us a step, 45.0 % of the time, would take about as long with 16."
-        in found.problem
-    )
+    assert "short operators 450 us a step, 45.0 % of the time, would take about as long with 16." in found.problem
     for made in (few_rows(16), few_rows(2, trains=False)):
         assert outcome("R46", made)[1:3] == (None, None)
 
@@ -887,9 +866,7 @@ def looping(turns: int, time: int = 4_000, modules: bool = False, **more: int) -
         made.cpu("aten::mm", t, 400_000, made.op("linear", t, t + 400_000))
         for turn in range(turns):
             start, module = t + 500_000 + turn * (time + 6_000), f"layers.{turn}" if modules else None
-            made.cpu(
-                "aten::mul", start, time, made.op("mul", start, start + time, line=3, module=module, **more)
-            )
+            made.cpu("aten::mul", start, time, made.op("mul", start, start + time, line=3, module=module, **more))
     return made
 
 
@@ -924,9 +901,7 @@ def test_a_loop_over_samples_saves_the_weights_that_each_reads() -> None:
             made.cpu("aten::add_", back + 10_000, 5_000, op)
     found = outcome("R56", made).finding
     assert found is not None
-    assert found.problem.startswith(
-        "train.py:3 runs 16 turns of a loop over short operators: 64 calls of operators"
-    )
+    assert found.problem.startswith("train.py:3 runs 16 turns of a loop over short operators: 64 calls of operators")
     forward, backward = 2_000 + 10_000 * 15 // 16, 10_000 * 15 // 16 + 5_000
     assert found.saving == 10 * 15 * (forward + backward)
 
@@ -1022,9 +997,7 @@ def test_without_a_gpu_garbage_collection_and_saving_have_their_lines() -> None:
     assert garbage.problem.startswith("Python collects garbage for 10.0 % of the time")
     assert saving is not None
     assert saving.saving == 10 * 300_000
-    assert saving.problem == (
-        "The program spends 300 us a step, 30.0 % of the time, in torch.save (train.py:20)."
-    )
+    assert saving.problem == ("The program spends 300 us a step, 30.0 % of the time, in torch.save (train.py:20).")
     assert saving.advice.startswith("Save every N steps")
 
 
@@ -1283,9 +1256,7 @@ def test_uneven_calls_say_where_they_are() -> None:
     """Steps 2 to 5 of 10; 4 of 100 calls take 160 of 1,000 ms, in which as many usual ones take 8."""
     found = outcome("R47", uneven(*[40_000_000] * 4)).finding
     assert found is not None
-    assert found.problem.startswith(
-        "4 of 100 comparable calls of operators take 16.0 ms a step, 16.0 % of the time; "
-    )
+    assert found.problem.startswith("4 of 100 comparable calls of operators take 16.0 ms a step, 16.0 % of the time; ")
     assert "they would take 800 us. They are slow now and then, in 4 of 10 steps." in found.problem
     assert "aten::addmm in linear (train.py:1), up to 40.0 ms in place of 2.00 ms." in found.problem
     assert "An operator has 8 threads here, and the process may use 8 processors." in found.advice
@@ -1317,8 +1288,7 @@ def test_narrower_types_do_not_save_what_interrupts_products() -> None:
     assert "R44" not in few
     assert many["R44"].saving == 110 * 2_000_000 // 2
     assert (
-        "take 22.0 ms a step, 22.0 % of the time, and 29.7 ms a step more in interrupted calls"
-        in many["R44"].problem
+        "take 22.0 ms a step, 22.0 % of the time, and 29.7 ms a step more in interrupted calls" in many["R44"].problem
     )
     assert many["R44"].evidence[0]["time_ns"] == 110 * 2_000_000
     assert next(iter(many)) != "R44"  # a bound, after what was measured
@@ -1435,9 +1405,7 @@ def test_copies_around_a_product_are_no_product() -> None:
     ],
     ids=["function", "sleep", "library", "recomputation", "operator", "hook", "library's hook", "collection"],
 )  # fmt: skip
-def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(
-    made: Small, words: str, advice: str
-) -> None:
+def test_the_place_of_the_cpu_is_named_and_no_finding_of_launches(made: Small, words: str, advice: str) -> None:
     """400 us of each step; the last kernel ends at 10.09 ms. For the rest, launches are late."""
     found = outcome("R49", made).finding
     assert (found is None) == (words is None)

@@ -186,9 +186,7 @@ def test_fused_and_foreach_are_advised_as_far_as_they_are_not_on():
     assert "foreach=True" in found.advice
 
 
-@pytest.mark.parametrize(
-    ("regions", "words"), [("0", "torch.compile(model),"), ("3", "The model is compiled")]
-)
+@pytest.mark.parametrize(("regions", "words"), [("0", "torch.compile(model),"), ("3", "The model is compiled")])
 def test_compiling_is_advised_to_what_is_not_compiled(regions, words):
     made = CASES["R05"].fires()
     made.meta["compile.regions"] = regions
@@ -225,9 +223,7 @@ def test_lost_events_are_told_and_repaired_ones_are_not():
     found = outcome("R38", overhead("1000", {"operators after the first 10 events": 500})).finding
     assert found is not None
     assert "500 events" in found.problem
-    assert (
-        outcome("R38", overhead("1000", {"GPU events without a launch record (kept)": 500})).finding is None
-    )
+    assert outcome("R38", overhead("1000", {"GPU events without a launch record (kept)": 500})).finding is None
 
 
 @pytest.mark.parametrize(
@@ -337,9 +333,7 @@ def test_the_optimizer_of_a_trace_of_torchs_profiler_is_its_range(name, around, 
     profile = pyprof.load(kineto.write(tmp_path / "net.pt.trace.json", events))
     run = Run(profile.source())
     found = {rule: judge(RULES[rule], run).finding for rule in ("R21", "R22")}
-    assert found["R21"].problem.startswith(
-        f"Optimizer.step of {name} launches 60 kernels; it takes 4.00 ms a step"
-    )
+    assert found["R21"].problem.startswith(f"Optimizer.step of {name} launches 60 kernels; it takes 4.00 ms a step")
     assert found["R21"].advice.startswith(f"{name}(..., fused=True)")
     assert found["R21"].evidence[0]["operator"] == f"{name}.step"
     assert found["R22"].problem.startswith("Setting gradients to zero takes 1.00 ms a step on the CPU")

@@ -44,9 +44,7 @@ def check(prof: profiles.Profile, name: str) -> None:
         assert not moved.any()
     random = np.random.default_rng(len(name))
     for _ in range(8):
-        one, other = (
-            {worker: random_edit(savings, worker, random) for worker in savings.ranks} for _ in range(2)
-        )
+        one, other = ({worker: random_edit(savings, worker, random) for worker in savings.ranks} for _ in range(2))
         both = {worker: together([one[worker], other[worker]]) for worker in one}
         less, more = savings.earlier(one), savings.earlier(both)
         for worker in less:

@@ -63,9 +63,7 @@ def record(folder: Path, hosts: list[int], more: int = 0, what: str = "Python GC
     for rank, events in enumerate(files):
         world = {"backend": "nccl", "rank": rank, "world_size": len(hosts), "pg_count": 1}
         devices = [{"id": i, "name": "NVIDIA A100-SXM4-40GB", "numSms": 108} for i in range(len(hosts))]
-        kineto.write(
-            folder / f"rank{rank}.pt.trace.json", events, distributedInfo=world, deviceProperties=devices
-        )
+        kineto.write(folder / f"rank{rank}.pt.trace.json", events, distributedInfo=world, deviceProperties=devices)
     return pyprof.load(folder)
 
 
@@ -74,10 +72,7 @@ def test_the_rank_with_the_slow_host_is_named(slow: int, tmp_path: Path) -> None
     """Steps of 900 us, of which the others' hosts need 300: without that the steps take as long as these."""
     hosts = [900 * US if rank == slow else 300 * US for rank in range(3)]
     found = record(tmp_path, hosts).findings.set_index("rule").loc["R30"]
-    assert (
-        f"the CPU of rank{slow} needs longest, 900 us where the median rank's needs 300 us"
-        in found["problem"]
-    )
+    assert f"the CPU of rank{slow} needs longest, 900 us where the median rank's needs 300 us" in found["problem"]
     assert found["saving_ns"] == pytest.approx(STEPS * 600 * US, rel=0.05)
 
 
@@ -96,9 +91,7 @@ def test_what_makes_the_host_slow_is_named_in_its_place(tmp_path: Path) -> None:
 
 def test_an_operator_that_makes_the_host_slow_needs_no_garbage(tmp_path: Path) -> None:
     """R33 is about the operator alone. The host is slow for it, which a replay of the ranks knows."""
-    found = record(tmp_path, [300 * US, 301 * US, 300 * US], 600 * US, "aten::tolist").findings.set_index(
-        "rule"
-    )
+    found = record(tmp_path, [300 * US, 301 * US, 300 * US], 600 * US, "aten::tolist").findings.set_index("rule")
     assert "tolist" in found.loc["R33", "problem"]
     assert "rank1" in found.loc["R30", "problem"]
 

@@ -84,9 +84,7 @@ def test_a_saving_of_a_small_part_is_not_that_of_all():
     """Of most products FLOPs are unknown: the saving is, and the finding is shown."""
     made = product(400_000, flops=None)
     for t in made.each():
-        op = made.op(
-            "linear", t + 5_000, t + 6_000, mod="torch.nn.functional", dtype="float32", eligible=True
-        )
+        op = made.op("linear", t + 5_000, t + 6_000, mod="torch.nn.functional", dtype="float32", eligible=True)
         made.kernel(GEMM, t + 700_000, 1_000, op, tc=0, flops=1_000_000, size=1_000)
     found = outcome("R12", made).finding
     assert found is not None
@@ -114,9 +112,7 @@ def test_an_allocator_of_one_gpu_counts_from_zero():
     found = outcome("R43", made).finding
     assert found is not None
     counted = "the allocator's count in the recording"
-    assert found.evidence == (
-        {"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30, "counted": counted},
-    )
+    assert found.evidence == ({"gpu": 2, "peak_bytes": 15 << 30, "memory_bytes": 16 << 30, "counted": counted},)
     assert found.problem.endswith(f", by {counted}.")
 
 
@@ -127,9 +123,7 @@ def test_an_operator_that_uses_no_gpu_counts_without_what_runs_inside_it():
         made = Small(length=length)
         for t in made.each():
             made.op("tolist", t + 100_000, t + 220_000)
-            made.kernel(
-                GEMM, t + 150_000, 10_000, made.op("linear", t + 170_000, t + 200_000), launch=t + 171_000
-            )
+            made.kernel(GEMM, t + 150_000, 10_000, made.op("linear", t + 170_000, t + 200_000), launch=t + 171_000)
             made.ran("train.py(3): step", t, 500_000, 4)
         found = outcome("R33", made)
         assert found.needs is None
@@ -206,9 +200,7 @@ def test_a_run_that_is_not_cut_has_no_steps_to_speak_of():
         made.kernel(ADD, start, 4_000, op, launch=start - 2_000, launch_dur=1_500)
     found = outcome("R05", made).finding
     assert found is not None
-    assert (
-        "There are 90 kernels; launching them takes 135 us, and the median runs for 4.00 us." in found.problem
-    )
+    assert "There are 90 kernels; launching them takes 135 us, and the median runs for 4.00 us." in found.problem
 
 
 def test_kernels_without_a_launch_are_not_said_to_be_launched():
@@ -236,8 +228,7 @@ def test_waits_for_launches_say_what_the_cpu_did() -> None:
     assert found is not None
     assert "for 600 us of 1.00 ms a step, 60.0 %." in found.problem
     assert (
-        "in CUDA calls for 100 us, elsewhere in operators and named ranges for 200 us, and in neither"
-        in found.problem
+        "in CUDA calls for 100 us, elsewhere in operators and named ranges for 200 us, and in neither" in found.problem
     )
     assert "(Python between operators, for example) for 300 us." in found.problem
     assert "The kernels are long enough" in found.advice  # 40 us each: fusing them saves little

@@ -97,11 +97,7 @@ def _calls(function: ast.FunctionDef, groups: dict[str, ast.expr]) -> list[list[
         places += [groups[name] for name in sorted(found)]
     for place in places:
         for node in ast.walk(place):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "statement"
-            ):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "statement":
                 out.append([str(ast.literal_eval(argument)) for argument in node.args])
     return out
 

@@ -38,10 +38,7 @@ def write(folder: Path) -> Path:
             kernels.append(_kernel(GEMM, at + 100_000 + DELAY[rank], at + 120_000 + DELAY[rank]))
             if step in own:
                 kernels.append(_kernel("all_reduce", at + ARRIVAL[rank], at + END, step))
-        steps = [
-            tuple(_us(STEPS[step] + CLOCK[rank] + time) for time in (DELAY[rank], END + 50_000))
-            for step in own
-        ]
+        steps = [tuple(_us(STEPS[step] + CLOCK[rank] + time) for time in (DELAY[rank], END + 50_000)) for step in own]
         text = trace(rank, kernels, steps, f"host{rank}", RANKS, FIRST)  # type: ignore[arg-type]
         (folder / f"rank{rank}.1700000000000.pt.trace.json").write_text(text, encoding="utf-8")
     return folder
@@ -62,14 +59,8 @@ def _kernel(name: str, start: int, end: int, step: int | None = None) -> K:
 def busy(rank: int, start: int, end: int) -> int:
     """ns of [start, end) of the clock in which a kernel ran on a rank."""
     kernels = [(at + 100_000 + DELAY[rank], at + 120_000 + DELAY[rank]) for at in STEPS]
-    kernels += [
-        (STEPS[step] + ARRIVAL[rank], STEPS[step] + END)
-        for step in range(len(STEPS))
-        if rank in members(step)
-    ]
-    return sum(
-        max(min(stop + CLOCK[rank], end) - max(begin + CLOCK[rank], start), 0) for begin, stop in kernels
-    )
+    kernels += [(STEPS[step] + ARRIVAL[rank], STEPS[step] + END) for step in range(len(STEPS)) if rank in members(step)]
+    return sum(max(min(stop + CLOCK[rank], end) - max(begin + CLOCK[rank], start), 0) for begin, stop in kernels)
 
 
 def median(values: list[int]) -> int:

@@ -193,9 +193,7 @@ def test_a_damaged_file_is_a_sentence_and_is_kept(served: Asking, file: Path, na
     ("make", "reason"),
     [(link, "a link"), (Path.mkdir, "not a regular file"), (os.mkfifo, "not a regular file")],
 )
-def test_what_is_no_file_is_not_followed(
-    served: Asking, file: Path, make: Callable[[Path], None], reason: str
-):
+def test_what_is_no_file_is_not_followed(served: Asking, file: Path, make: Callable[[Path], None], reason: str):
     make(file)
     assert reason in served.json(URL)["notice"]
     assert put(served, [LINE]).json()["annotations"] == [LINE]
@@ -211,9 +209,7 @@ def test_a_file_of_a_newer_version_stays_as_it_is(served: Asking, file: Path, st
     assert "newer version" in served.json(URL)["notice"]
     assert put(served, [LINE]).json()["annotations"] == [LINE]
     assert file.read_bytes() == content
-    assert [
-        one["id"] for path in state.iterdir() for one in json.loads(path.read_bytes())["annotations"]
-    ] == ["a-1"]
+    assert [one["id"] for path in state.iterdir() for one in json.loads(path.read_bytes())["annotations"]] == ["a-1"]
 
 
 def test_fields_that_are_unknown_here_stay_in_the_file(served: Asking, file: Path):
@@ -231,9 +227,7 @@ def test_fields_that_are_unknown_here_stay_in_the_file(served: Asking, file: Pat
     assert new["annotations"][0]["name"] == "new"
 
 
-def test_a_folder_that_cannot_be_written(
-    served: Asking, file: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_cannot_be_written(served: Asking, file: Path, state: Path, monkeypatch: pytest.MonkeyPatch):
     """Annotations are this user's then, and move to the folder when it can be written."""
     theirs = {"pyprof_notes": 1, "annotations": [{"id": "x", "start": 5}]}
     file.write_text(json.dumps(theirs), encoding="utf-8")

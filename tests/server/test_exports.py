@@ -43,9 +43,7 @@ def sheet(data):
     rows = []
     for row in re.findall(r"<row .*?>(.*?)</row>", xml, re.S):
         rows.append(
-            re.findall(
-                r'<c r="([A-Z]+)\d+"[^>]*?(?:/>|>(?:<is><t[^>]*>(.*?)</t></is>|<v>(.*?)</v>)</c>)', row, re.S
-            )
+            re.findall(r'<c r="([A-Z]+)\d+"[^>]*?(?:/>|>(?:<is><t[^>]*>(.*?)</t></is>|<v>(.*?)</v>)</c>)', row, re.S)
         )
     return rows
 
@@ -174,9 +172,7 @@ def test_every_table_has_an_export(client, path, format):
         assert [list(row.values()) for row in rows] == table.get("table", table)["rows"]
 
 
-@pytest.mark.parametrize(
-    "path", ["launches", "iterations", "iterations/2/operators", "compare", "reports/detail"]
-)
+@pytest.mark.parametrize("path", ["launches", "iterations", "iterations/2/operators", "compare", "reports/detail"])
 @pytest.mark.parametrize("search", ["no such text", "mm"])
 def test_columns_without_a_text(client, path, search):
     """Of an operator nobody knows, and of no row at all."""
@@ -192,9 +188,7 @@ def test_a_table_of_unknown_texts():
     column = Column("name", "Name", "", "A name.", str)
     for texts in ([None, None], []):
         frame = Frame(pa.table({"name": pa.array(texts, pa.string())}), [column])
-        again = Frame(
-            pa.ipc.open_stream(stream(arrow(frame.pandas(frame.select()), [column]))).read_all(), [column]
-        )
+        again = Frame(pa.ipc.open_stream(stream(arrow(frame.pandas(frame.select()), [column]))).read_all(), [column])
         assert again.cells(again.select()) == frame.cells(frame.select()) == [[text] for text in texts]
 
 
@@ -218,13 +212,8 @@ def test_more_launches_than_a_table_has(made, client, monkeypatch):
     monkeypatch.setattr(engine, "_START", start)
     with serving(made) as many:
         assert many.http.get("/api/launches/export", params={"format": "csv"}).text == wanted
-        assert (
-            many.http.get("/api/launches/export", params={"format": "csv", "filter": "dur:>33"}).text == some
-        )
-        assert (
-            many.json("/api/launches/export", 422, format="csv", filter="launch_dur:>1")["parameter"]
-            == "filter"
-        )
+        assert many.http.get("/api/launches/export", params={"format": "csv", "filter": "dur:>33"}).text == some
+        assert many.json("/api/launches/export", 422, format="csv", filter="launch_dur:>1")["parameter"] == "filter"
 
 
 NEVER = (

@@ -95,9 +95,7 @@ def test_what_does_not_exist_fails_with_a_sentence(asking, wanted, says):
     assert len(asking.json("/api/profile")["aggregations"]) == 1
 
 
-@pytest.mark.parametrize(
-    "body", [{"start": -1}, {"start": "x"}, {"key": ""}, {"key": "x" * 4097}, {"more": 1}, []]
-)
+@pytest.mark.parametrize("body", [{"start": -1}, {"start": "x"}, {"key": ""}, {"key": "x" * 4097}, {"more": 1}, []])
 def test_a_wrong_body(asking, body):
     found = asking.http.post("/api/aggregations", json=body)
     assert found.status_code == 422

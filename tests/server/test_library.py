@@ -203,11 +203,7 @@ def test_a_folder_of_runs(tmp_path, made):
         assert not compared["notes"]
         assert compared["table"]["rows"] == cells(base.diff(other, "operator"))
         keys = ("section", "name", "base_time_ns", "other_time_ns", "delta_time_ns", "share", "noise")
-        changes = [
-            row
-            for row in base.diff(other)[list(keys)].to_dict("records")
-            if row["section"] in ("step", "part")
-        ]
+        changes = [row for row in base.diff(other)[list(keys)].to_dict("records") if row["section"] in ("step", "part")]
         named = ("section", "name", "base", "other", "delta", "share", "noise")
         assert [[one[key] for key in named] for one in compared["steps"] if one["unit"] == "ns"] == [
             [None if row[key] is None else row[key] for key in keys] for row in changes
@@ -295,9 +291,7 @@ def test_source_text(tmp_path):
             "/etc/passwd",
             "pkg",
         ):
-            assert (
-                client.json("/api/source", 404, file=name, line=1)["type"] == "missing"
-            )  # no stack names them
+            assert client.json("/api/source", 404, file=name, line=1)["type"] == "missing"  # no stack names them
         assert client.json("/api/source", 404, file="run.py", line=1)["type"] == "missing"  # named, not there
         op = client.table("/api/reports/detail")[0]
         stack = client.json(f"/api/details/op/{op['op_id']}")["stack"]
@@ -333,9 +327,7 @@ def test_source_text_of_the_recording(tmp_path):
         stack = client.json(f"/api/details/op/{op['op_id']}")["stack"]
         assert {frame["file"]: frame["readable"] for frame in stack} == {"net.py": True, "run.py": False}
     with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute("select count from lost where reason like 'source files%'").fetchall() == [
-            (2,)
-        ]
+        assert connection.execute("select count from lost where reason like 'source files%'").fetchall() == [(2,)]
 
 
 @pytest.fixture
@@ -357,9 +349,7 @@ def sources_root(tmp_path):
     return root
 
 
-@pytest.mark.parametrize(
-    "name", ["pkg/net.py", "./pkg/net.py", "pkg/sub/../net.py", "pkg\\net.py", "inside.py"]
-)
+@pytest.mark.parametrize("name", ["pkg/net.py", "./pkg/net.py", "pkg/sub/../net.py", "pkg\\net.py", "inside.py"])
 def test_a_file_is_found_by_its_whole_name(sources_root, name):
     assert sources.below(str(sources_root), name) == "naïve = 1\n"
     assert sources.below(f"{sources_root}/", str(sources_root / name.replace("\\", "/"))) == "naïve = 1\n"

@@ -134,9 +134,7 @@ def test_tiles_are_those_of_the_server(written: Path, inside: dict[str, Any], cl
         for level, shift in track["levels"]
     ]
     assert len(inside["tiles"]) == len(parts)
-    whole = client.http.get(
-        "/api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": ""}
-    )
+    whole = client.http.get("/api/timeline/tiles", params={"q": ";".join(parts)}, headers={"accept-encoding": ""})
     assert script(written.read_text(encoding="utf-8"), "tiles") == whole.content
     names = {number for table in inside["texts"].values() for number in table}
     assert names
@@ -179,9 +177,7 @@ def test_nothing_in_a_profile_becomes_a_part_of_the_page(written: Path):
         "title",
     ]
     assert tags.count("script") == 4
-    assert not [
-        name for _, attributes in page.tags for name in attributes if name.startswith("on") or name == "src"
-    ]
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on") or name == "src"]
     assert all(attributes["href"].startswith("data:") for tag, attributes in page.tags if tag == "link")
 
 
@@ -189,9 +185,7 @@ def test_the_policy_allows_the_script_and_the_style_only(written: Path):
     text = written.read_text(encoding="utf-8")
     page = Scripts()
     page.feed(text)
-    policy = next(
-        one["content"] for tag, one in page.tags if one.get("http-equiv") == "Content-Security-Policy"
-    )
+    policy = next(one["content"] for tag, one in page.tags if one.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
     assert policy.startswith("default-src 'none'; ")
     code = text[text.index('<script type="module">') + 22 : text.rindex("</script>")]
@@ -210,9 +204,7 @@ def test_a_title_cannot_leave_its_element(made: Path, tmp_path: Path):
     assert "<title>&lt;script&gt;x · PyProf</title>" in (tmp_path / "net.html").read_text(encoding="utf-8")
 
 
-def test_a_file_is_replaced_only_when_that_is_asked_for(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_file_is_replaced_only_when_that_is_asked_for(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "net.html"
     path.write_text("mine", encoding="utf-8")
     assert main(["page", str(made), "-o", str(path)]) == 2
@@ -223,9 +215,7 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(
     assert [one.name for one in tmp_path.iterdir()] == ["net.html"]
 
 
-def test_a_page_that_cannot_be_written_is_one_sentence(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_page_that_cannot_be_written_is_one_sentence(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["page", str(made), "-o", str(tmp_path / "nowhere" / "net.html")]) == 2
     assert "net.html cannot be written (the folder does not exist)" in capsys.readouterr().err
 
@@ -261,9 +251,7 @@ def test_a_page_is_written_while_a_loop_runs(prof: Profile, tmp_path: Path):
     assert contents(tmp_path / "net.html")["answers"]["profile"]["name"] == "net"
 
 
-def test_what_is_too_much_is_left_out_and_the_page_says_so(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_is_too_much_is_left_out_and_the_page_says_so(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     small = one_file.Plan(2, 1, 3, False, False)
     monkeypatch.setattr(one_file, "PLANS", (*one_file.PLANS, small))
     monkeypatch.setattr(one_file, "LARGEST", 1)
@@ -271,10 +259,7 @@ def test_what_is_too_much_is_left_out_and_the_page_says_so(
     data = contents(tmp_path / "net.html")
     table = data["tables"]["reports/detail"]
     assert len(table["rows"]) == len(table["ids"]) == 2
-    assert (
-        table["answer"]["note"]
-        == "2 of 5 rows, those first by Total GPU Time; the others are not in this file."
-    )
+    assert table["answer"]["note"] == "2 of 5 rows, those first by Total GPU Time; the others are not in this file."
     assert table["answer"]["totals"] == {}
     assert sum(key.startswith("details/op/") for key in data["answers"]) == 1
     notes = " ".join(data["left_out"])
@@ -313,19 +298,13 @@ def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(
-    transformer: Path, tmp_path: Path
-):
+def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(transformer: Path, tmp_path: Path):
     prof = profiles.load(transformer)
     prof.page(tmp_path / "open.html")
     prof.page(tmp_path / "closed.html", anonymous=True)
     assert (tmp_path / "open.html").stat().st_size < 1_500_000
     with closing(sqlite3.connect(prof.database.path)) as database:
-        modules = {
-            name
-            for (name,) in database.execute("select distinct module from operator")
-            if name and "." in name
-        }
+        modules = {name for (name,) in database.execute("select distinct module from operator") if name and "." in name}
         stacks = "\n".join(text for (text,) in database.execute("select frames from stack") if text)
     files = {line.rpartition(":")[0] for line in stacks.splitlines()}
     assert len(modules) > 20
@@ -346,10 +325,7 @@ def test_a_recording_of_a_gpu_is_small_and_has_no_names_if_that_is_asked_for(
     assert closed.count('"rows":') == whole.count('"rows":')
     kernel = "reports/kernel_summary"
     times = [
-        [
-            [cell for cell in row if isinstance(cell, (int, float))]
-            for row in contents(path)["tables"][kernel]["rows"]
-        ]
+        [[cell for cell in row if isinstance(cell, (int, float))] for row in contents(path)["tables"][kernel]["rows"]]
         for path in (tmp_path / "open.html", tmp_path / "closed.html")
     ]
     assert times[0] == times[1]
@@ -364,9 +340,7 @@ def test_a_long_recording_has_less_and_is_small(recorded: Callable[[str], Profil
     timeline = inside["answers"]["timeline"]
     coarse = {key for key in inside["tiles"] if not key.endswith(" 0")}
     for track in timeline["tracks"]:  # the whole time can be drawn
-        assert (
-            any(f"{track['id']} {level}" in coarse for level, _ in track["levels"]) or track["events"] <= 8000
-        )
+        assert any(f"{track['id']} {level}" in coarse for level, _ in track["levels"]) or track["events"] <= 8000
     assert [key for key, (first, last) in inside["tiles"].items() if key.endswith(" 0") and first <= last]
 
 

@@ -157,9 +157,7 @@ def answers() -> dict[str, Any]:
         {"sort": "", "search": "", "filter": [], "offset": 0, "limit": 10, **one} for one in WRONG
     ]:
         try:
-            asked = PageQuery(
-                query["sort"] or None, query["search"], query["filter"], query["offset"], query["limit"]
-            )
+            asked = PageQuery(query["sort"] or None, query["search"], query["filter"], query["offset"], query["limit"])
             answer = plain(page(frame, asked, True, ["time", "bytes"]))
             reply = {key: answer[key] for key in ("ids", "filtered", "total", "totals")}
         except Trouble as trouble:
@@ -168,9 +166,7 @@ def answers() -> dict[str, Any]:
     tree = a_tree(draw)
     everything = plain(tree.page(0, 1000, None, "", "all"))
     out["tree"] = {
-        "answer": {
-            key: value for key, value in everything.items() if key not in ("nodes", "rows", "offset", "open")
-        },
+        "answer": {key: value for key, value in everything.items() if key not in ("nodes", "rows", "offset", "open")},
         "nodes": everything["nodes"],
         "rows": everything["rows"],
     }

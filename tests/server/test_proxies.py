@@ -92,9 +92,7 @@ def behind(proxy: Proxy, upstream: str) -> Iterator[httpx.Client]:
             await answer(scope, receive, send)
 
     sockets = listening("127.0.0.1", 0)
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-    )
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": sockets})
     thread.start()
     try:
@@ -181,6 +179,4 @@ def test_a_cookie_without_tls(made):
 
 
 def test_where_the_page_is_below_a_prefix():
-    assert announcement("localhost", 80, Guard("localhost", "t", root="/a")) == [
-        "http://localhost:80/a/?token=t"
-    ]
+    assert announcement("localhost", 80, Guard("localhost", "t", root="/a")) == ["http://localhost:80/a/?token=t"]

@@ -79,9 +79,7 @@ def test_a_cell_is_never_better_than_any_of_its_own():
 
 
 def test_what_is_not_known_is_no_number(tmp_path):
-    prof = marked(
-        tmp_path, [on_time(0), on_time(1), on_time(2)[:3]]
-    )  # rank 2 is not in the second collective
+    prof = marked(tmp_path, [on_time(0), on_time(1), on_time(2)[:3]])  # rank 2 is not in the second collective
     rows: Any = cells(prof, "late_ns").values
     assert rows == [[0, None], [0, None], [0, None]]
 

@@ -158,9 +158,7 @@ def test_search_of_digits_ignores_separators(client, prof):
     table = prof.report("op_type")
     number = f"{int(table['cpu'].max()):,}"
     plain = number.replace(",", "")
-    assert client.json("/api/reports/op_type", search=number) == client.json(
-        "/api/reports/op_type", search=plain
-    )
+    assert client.json("/api/reports/op_type", search=number) == client.json("/api/reports/op_type", search=plain)
     assert client.json("/api/reports/op_type", search=plain)["filtered"] >= 1
 
 

@@ -150,9 +150,7 @@ def test_the_first_visit_sets_a_cookie(locked):
 
 
 def test_a_link_from_another_site_still_gets_its_cookie(locked):
-    found = httpx.get(
-        f"{locked.url}/?token={TOKEN}", headers={"sec-fetch-site": "cross-site"}, trust_env=False
-    )
+    found = httpx.get(f"{locked.url}/?token={TOKEN}", headers={"sec-fetch-site": "cross-site"}, trust_env=False)
     assert found.status_code == 200
     assert 'content="0;url=./"' in found.text
     assert "set-cookie" in found.headers
@@ -257,9 +255,7 @@ def test_a_long_url(locked):
 def test_headers(locked, path):
     for token in (TOKEN, None):
         found = ask(locked, path, token=token)
-        policy = dict(
-            part.strip().partition(" ")[::2] for part in found.headers["content-security-policy"].split(";")
-        )
+        policy = dict(part.strip().partition(" ")[::2] for part in found.headers["content-security-policy"].split(";"))
         assert policy["default-src"] == "'none'"
         assert policy["script-src"] == "'self'"
         assert policy["frame-ancestors"] == "'none'"
@@ -365,9 +361,7 @@ def test_hostile_names_are_json(client):
     assert any("<img src=x onerror=alert(1)>" in str(cell) for row in found.json()["rows"] for cell in row)
 
 
-@pytest.mark.parametrize(
-    "text", ["' or 1=1 --", "%", "_", "\\", "\0", "<script>", '"', "{0}", "a" * 900, "=", "é"]
-)
+@pytest.mark.parametrize("text", ["' or 1=1 --", "%", "_", "\\", "\0", "<script>", '"', "{0}", "a" * 900, "=", "é"])
 def test_hostile_parameters_are_inert(client, text):
     assert client.http.get("/api/reports/detail", params={"search": text}).status_code == 200
     assert client.http.get("/api/launches", params={"search": text}).status_code == 200

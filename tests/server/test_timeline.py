@@ -30,9 +30,7 @@ from tests.server.conftest import STEPS, Asking, serving
 def track(client: Asking, kind: str, **of: Any) -> dict[str, Any]:
     """The first track of a kind."""
     tracks = client.json("/api/timeline")["tracks"]
-    return next(
-        one for one in tracks if one["kind"] == kind and all(one[key] == value for key, value in of.items())
-    )
+    return next(one for one in tracks if one["kind"] == kind and all(one[key] == value for key, value in of.items()))
 
 
 def decoded(body: bytes) -> list[tiles.Tile]:
@@ -96,9 +94,7 @@ def test_tiles_have_the_events_of_their_tracks(client: Asking, prof: profiles.Pr
         )
     }
     records = [tile.records for tile in decoded(body)]
-    assert {
-        row for part in records for row in zip(part.id.tolist(), part.start.tolist(), part.end.tolist())
-    } == events
+    assert {row for part in records for row in zip(part.id.tolist(), part.start.tolist(), part.end.tolist())} == events
 
 
 def test_a_browser_gets_the_frames_as_they_are_stored(client: Asking) -> None:
@@ -108,9 +104,7 @@ def test_a_browser_gets_the_frames_as_they_are_stored(client: Asking) -> None:
     ) as answer:
         assert answer.headers["content-encoding"] == "zstd"
         frames = b"".join(answer.iter_raw())
-    plain = client.http.get(
-        "/api/timeline/tiles", params={"q": query}, headers={"accept-encoding": "identity"}
-    ).content
+    plain = client.http.get("/api/timeline/tiles", params={"q": query}, headers={"accept-encoding": "identity"}).content
     assert pa.input_stream(pa.BufferReader(frames), compression="zstd").read() == plain
     assert len(decoded(plain)) == 2
 
@@ -131,9 +125,7 @@ def test_a_query_that_is_none(client: Asking, query: str) -> None:
     assert client.json("/api/timeline/tiles", 422, q=query)["parameter"] == "q"
 
 
-def test_too_many_tiles_are_refused_however_far_apart(
-    client: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_tiles_are_refused_however_far_apart(client: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "_TILES", 1)
     one, other = track(client, "stream", stream=7)["id"], track(client, "range")["id"]
     far = f"{-(1 << 61)}-{1 << 61}"
@@ -146,9 +138,7 @@ def test_durations_of_a_module_on_a_device_are_apart_from_those_on_a_thread(clie
     """Both kinds of tracks have the same name; each event is counted on its own side."""
     run = client.json("/api/timeline")
     sides = {
-        device: [
-            one for one in run["tracks"] if one["kind"] == "module" and (one["device"] is not None) == device
-        ]
+        device: [one for one in run["tracks"] if one["kind"] == "module" and (one["device"] is not None) == device]
         for device in (True, False)
     }
     assert all(sides.values())
@@ -194,15 +184,11 @@ def test_colors_are_groups_by_time(client: Asking, prof: profiles.Profile) -> No
     answer = client.json("/api/timeline/colors", by="kernel")
     groups = answer["groups"]
     assert [one["time"] for one in groups] == sorted((one["time"] for one in groups), reverse=True)
-    assert (
-        sum(one["time"] for one in groups) == prof.database.rows("select sum(duration_ns) from event")[0][0]
-    )
+    assert sum(one["time"] for one in groups) == prof.database.rows("select sum(duration_ns) from event")[0][0]
     assert len(table) > 0
     types = client.json("/api/timeline/colors")
     names = dict(prof.database.rows("select id, type from operator"))
-    assert [types["groups"][group]["label"] for group in types["group"]] == [
-        names[id_] for id_ in sorted(names)
-    ]
+    assert [types["groups"][group]["label"] for group in types["group"]] == [names[id_] for id_ in sorted(names)]
 
 
 def test_the_arrows_of_a_launch_and_of_its_call(client: Asking, prof: profiles.Profile) -> None:
@@ -232,13 +218,9 @@ def test_the_arrows_of_an_operator_are_its_kernels(client: Asking, prof: profile
     execution, thread, start = prof.database.rows(
         "select o.id, o.thread, o.start_ns from op o join operator x on x.id = o.operator where x.type = 'mm' limit 1"
     )[0]
-    ((range_,),) = prof.database.rows(
-        "select min(id) from range where thread = ? and start_ns = ?", (thread, start)
-    )
+    ((range_,),) = prof.database.rows("select min(id) from range where thread = ? and start_ns = ?", (thread, start))
     arrows = client.json("/api/timeline/flows", of=f"range:{range_}")["flows"]
-    events = [
-        id_ for (id_,) in prof.database.rows("select id from event where op = ? order by id", (execution,))
-    ]
+    events = [id_ for (id_,) in prof.database.rows("select id from event where op = ? order by id", (execution,))]
     assert [(one["kind"], one["target"]["id"]) for one in arrows] == [("operator", id_) for id_ in events]
     assert len(events) == 2
 
@@ -379,9 +361,7 @@ def test_gaps_have_the_times_of_their_track(client: Asking) -> None:
     ).content
     records = decoded(body)[0].records
     shown = gaps(client)
-    assert [(gap["start"], gap["end"]) for gap in shown] == list(
-        zip(records.start.tolist(), records.end.tolist())
-    )
+    assert [(gap["start"], gap["end"]) for gap in shown] == list(zip(records.start.tolist(), records.end.tolist()))
     assert [gap["id"] for gap in shown] == [f"0.0.{number}" for number in records.id.tolist()]
 
 
@@ -444,9 +424,7 @@ def test_durations_are_those_of_the_events(client: Asking, prof: profiles.Profil
             continue
         for key, share in (("median", 0.5), ("p95", 0.95)):
             assert answer[key] == next(
-                length
-                for length in lengths
-                if sum(other <= length for other in lengths) >= share * len(lengths)
+                length for length in lengths if sum(other <= length for other in lengths) >= share * len(lengths)
             )
         edges = answer["edges"]
         assert answer["counts"] == [
@@ -458,9 +436,7 @@ def test_durations_are_those_of_the_events(client: Asking, prof: profiles.Profil
 def test_durations_that_there_are_not(client: Asking) -> None:
     of = {"track": 0, "name": 0, "start": 0}
     assert client.json("/api/timeline/durations", 422, **of, end=0)["parameter"] == "end"
-    assert (
-        "track 999" in client.json("/api/timeline/durations", 404, **(of | {"track": 999}), end=9)["detail"]
-    )
+    assert "track 999" in client.json("/api/timeline/durations", 404, **(of | {"track": 999}), end=9)["detail"]
 
 
 # --- search in events
@@ -474,9 +450,7 @@ def searched(client: Asking, find: str, **more: Any) -> list[tuple[int, int, int
 
 def all_events(client: Asking, prof: profiles.Profile) -> list[tuple[int, str, int, int, int, str | None]]:
     """Every event of the tracks of streams and ranges: track, text, id, start, end, operator; by start."""
-    streams = {
-        one["stream"]: one["id"] for one in client.json("/api/timeline")["tracks"] if one["kind"] == "stream"
-    }
+    streams = {one["stream"]: one["id"] for one in client.json("/api/timeline")["tracks"] if one["kind"] == "stream"}
     out = [
         (streams[stream], name, id_, start, start + length, operator)
         for stream, name, id_, start, length, operator in prof.database.rows(
@@ -514,9 +488,7 @@ FILTERS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 
 
 @pytest.mark.parametrize(("find", "passes"), FILTERS, ids=[find for find, _ in FILTERS])
-def test_filters_of_a_search(
-    client: Asking, prof: profiles.Profile, find: str, passes: Callable[[Any], bool]
-) -> None:
+def test_filters_of_a_search(client: Asking, prof: profiles.Profile, find: str, passes: Callable[[Any], bool]) -> None:
     """Those of tables, by themselves and with a text."""
     expected = [(one[0], *one[2:5]) for one in all_events(client, prof) if passes(one)]
     assert searched(client, find) == expected != []
@@ -681,18 +653,14 @@ def test_counters_of_a_training(recorded: Callable[[str], profiles.Profile]) -> 
     """Of a whole recording they are the metrics of PyProf; memory is what the recording says."""
     loaded = recorded("kineto/resnet50_v100_6steps.pt.trace.json.gz")
     low, high = loaded.database.rows("select start_ns, end_ns from worker")[0]
-    hardware, model = loaded.database.rows(
-        "select sum(hardware_ps), sum(model_ps) from event where device = 0"
-    )[0]
+    hardware, model = loaded.database.rows("select sum(hardware_ps), sum(model_ps) from event where device = 0")[0]
     steps, in_use = [], 0
     for time, size in loaded.database.rows("select time_ns, bytes from memory where device = 0 order by id"):
         in_use += size  # this recording does not say how much was in use
         steps.append((time, in_use))
     with serving(loaded.path) as client:
         ask = {"worker": 0, "device": 0, "start": low, "end": high}
-        whole = {
-            one["key"]: one for one in client.json("/api/timeline/counters", points=1, **ask)["counters"]
-        }
+        whole = {one["key"]: one for one in client.json("/api/timeline/counters", points=1, **ask)["counters"]}
         listed = {one["key"]: one["title"] for one in client.json("/api/timeline")["counters"]}
         assert listed["allocated"] == "memory allocated since the start"
         assert whole["hfu"]["values"] == [pytest.approx(100 * hardware / 1000 / (high - low), rel=1e-5)]
@@ -748,9 +716,7 @@ MORE_DAMAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "change", [*DAMAGE, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_DAMAGE)]
-)
+@pytest.mark.parametrize("change", [*DAMAGE, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_DAMAGE)])
 def test_a_damaged_timeline_is_a_sentence(copied: Callable[[], Path], change: str) -> None:
     path = copied()
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -846,8 +812,6 @@ def test_modules_have_the_time_of_their_own_code(client: Asking):
     """What modules inside a module launch is in their rows alone: net.first.act is inside net.first."""
     run = client.json("/api/timeline")
     tables = client.json("/api/timeline/selection", start=run["start"], end=run["end"])["tables"]
-    rows = {
-        row["label"]: row["time"] for row in next(one for one in tables if one["key"] == "module")["rows"]
-    }
+    rows = {row["label"]: row["time"] for row in next(one for one in tables if one["key"] == "module")["rows"]}
     assert rows["net.first"] == sum(70 + 30 + number for number in range(STEPS))
     assert rows["net.first.act"] == STEPS * 12

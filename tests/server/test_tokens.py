@@ -56,9 +56,7 @@ def test_a_token_can_be_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         token_of(["net.sqlite"])
 
 
-def test_without_a_cache_folder_there_is_a_token_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_cache_folder_there_is_a_token_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert token_of(["net.sqlite"]) != token_of(["net.sqlite"])

@@ -100,9 +100,9 @@ def test_rows_are_those_of_a_walk(seed: int, sort: str):
     asked = {"sort": sort, "search": "", "open": ",".join(keys[path] for path in opened)}
     assert pages(tree, 37, **asked) == unfolded(nodes, opened, sort, "")
     closed = {one.path for one in nodes} - opened
-    assert pages(
-        tree, 50, **asked | {"open": ",".join(["all", *(keys[path] for path in closed)])}
-    ) == unfolded(nodes, opened, sort, "")
+    assert pages(tree, 50, **asked | {"open": ",".join(["all", *(keys[path] for path in closed)])}) == unfolded(
+        nodes, opened, sort, ""
+    )
     for text in ("conv1", "/mm", "relu299/", nodes[-1].path[-14:], "nothing"):  # the fourth is of two names
         assert pages(tree, 100, **asked | {"search": text}) == unfolded(nodes, opened, sort, text), text
 

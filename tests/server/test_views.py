@@ -55,10 +55,7 @@ def test_profile(client, made, prof):
     )
     assert found["counts"]["memory_events"] == 0
     assert found["schema_version"] == found["reads_schema"] == "2.4"
-    assert (
-        found["facts"]["schema_major" if "schema_major" in found["facts"] else "t0"]
-        == prof.database.meta["t0"]
-    )
+    assert found["facts"]["schema_major" if "schema_major" in found["facts"] else "t0"] == prof.database.meta["t0"]
 
 
 # --- the dashboard
@@ -135,9 +132,7 @@ def test_step_time_is_the_report(client, prof):
     table = prof.report("step_time")
     assert found["total"] == table["total_ns"].sum()
     assert {part["key"]: part["value"] for part in found["parts"]} == {
-        key.removesuffix("_ns"): table[key].sum()
-        for key in table
-        if key.endswith("_ns") and key != "total_ns"
+        key.removesuffix("_ns"): table[key].sum() for key in table if key.endswith("_ns") and key != "total_ns"
     }
     assert sum(part["value"] for part in found["parts"]) == found["total"]
 
@@ -226,9 +221,7 @@ def test_operators_of_an_iteration(client):
 def test_key_operators(client):
     found = client.json("/api/key_operators")
     assert {row["type"] for row in found["rows"]} == {"mm", "relu", "tanh"}
-    assert all(
-        row["per_step"] and row["calls"] == STEPS and row["per_iteration"] == 1 for row in found["rows"]
-    )
+    assert all(row["per_step"] and row["calls"] == STEPS and row["per_iteration"] == 1 for row in found["rows"])
     assert client.json("/api/key_operators", search="relu")["filtered"] == 1
 
 
@@ -265,9 +258,7 @@ DURATIONS = sorted(d for i in range(STEPS) for d in (70, 30 + i, 12, 8 + i, 25))
 def pages(client, **parameters):
     rows, cursor = [], None
     while True:
-        found = client.json(
-            "/api/launches", **{"limit": 10} | parameters, **({"cursor": cursor} if cursor else {})
-        )
+        found = client.json("/api/launches", **{"limit": 10} | parameters, **({"cursor": cursor} if cursor else {}))
         assert not found["paged"]
         keys = [column["key"] for column in found["columns"]]
         rows += [dict(zip(keys, row)) for row in found["rows"]]
@@ -503,9 +494,7 @@ def test_memory(tmp_path):
         ]
         (given,) = client.table("/api/memory/table", show="allocations", end=curve["time"][1])
         assert (given["bytes"], given["released_ns"]) == (100, curve["time"][2])
-        text = client.http.get(
-            "/api/memory/table/export", params={"format": "csv", "start": curve["time"][1]}
-        ).text
+        text = client.http.get("/api/memory/table/export", params={"format": "csv", "start": curve["time"][1]}).text
         assert [line.split(",")[2] for line in text.splitlines()[1:]] == ["aten::empty", "aten::add"]
         # In use at the peak, which is the second, and at the end.
         assert client.json("/api/memory/alive")["totals"]["bytes"]["all"] == 150
@@ -518,9 +507,7 @@ def test_memory(tmp_path):
             asked = {"by": by} | ({} if at is None else {"at": at})
             rows = client.table("/api/memory/alive", **asked)
             assert [(row["operator"], row["bytes"]) for row in rows] == expected
-        text = client.http.get(
-            "/api/memory/alive/export", params={"format": "csv", "at": curve["time"][2]}
-        ).text
+        text = client.http.get("/api/memory/alive/export", params={"format": "csv", "at": curve["time"][2]}).text
         assert [line.split(",")[2:5] for line in text.splitlines()[1:]] == [["empty", "1", "50"]]
         assert client.http.get("/api/memory/alive", params={"by": "colour"}).status_code == 422
 
@@ -580,9 +567,7 @@ def test_without_a_gpu(tmp_path):
         assert any("CPU" in note for note in found["notes"])
         own = profiles.load(path).report("detail")["gpu"].sum()
         assert sum(one["time"] for one in found["threads"]) == own
-        assert [one["share"] for one in found["threads"]] == [
-            100 * one["time"] / own for one in found["threads"]
-        ]
+        assert [one["share"] for one in found["threads"]] == [100 * one["time"] / own for one in found["threads"]]
         assert not found["modules"]  # none was recorded
         assert not [one for one in client.json("/api/insights")["expert"] if "needs a GPU" in one["advice"]]
         for path_ in (
@@ -634,9 +619,7 @@ def test_modules_that_differ_in_numbers_are_one_row(tmp_path):
         (f"net.layers.{number}.up", 10 + number) for number in (3, 2, 1, 0)
     ]
     assert first["share"] == pytest.approx(100 * 46 / 53)
-    assert [one["share"] for one in first["members"]] == [
-        pytest.approx(100 * (10 + n) / 53) for n in (3, 2, 1, 0)
-    ]
+    assert [one["share"] for one in first["members"]] == [pytest.approx(100 * (10 + n) / 53) for n in (3, 2, 1, 0)]
     assert (second["name"], second["count"], second["members"]) == ("net.head1", 1, [])
 
 

@@ -28,9 +28,7 @@ def stretch(draw: st.DrawFn) -> tuple[int, int, int]:
 
 
 known = st.tuples(st.integers(-40, 200), st.integers(0, 90), st.integers(1, 1000).map(float))
-any_ = st.tuples(
-    st.integers(-40, 200), st.integers(0, 90), st.one_of(st.none(), st.integers(0, 1000).map(float))
-)
+any_ = st.tuples(st.integers(-40, 200), st.integers(0, 90), st.one_of(st.none(), st.integers(0, 1000).map(float)))
 
 
 @examples(200)
@@ -93,14 +91,10 @@ def test_kernels_fill_at_most_all_multiprocessors(
 
 @examples(200)
 @given(
-    st.lists(
-        st.tuples(st.integers(-40, 200), st.one_of(st.none(), st.integers(0, 99).map(float))), max_size=30
-    ),
+    st.lists(st.tuples(st.integers(-40, 200), st.one_of(st.none(), st.integers(0, 99).map(float))), max_size=30),
     stretch(),
 )
-def test_a_bucket_has_the_most_memory(
-    events: list[tuple[int, float | None]], where: tuple[int, int, int]
-) -> None:
+def test_a_bucket_has_the_most_memory(events: list[tuple[int, float | None]], where: tuple[int, int, int]) -> None:
     events = sorted(events, key=lambda one: one[0])
     low, width, count = where
     time = np.array([at for at, _ in events], np.int64)

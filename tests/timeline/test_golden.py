@@ -33,8 +33,7 @@ def packed() -> bytes:
 def test_the_bytes_of_tiles(request: pytest.FixtureRequest) -> None:
     names = ("lane", "start", "end", "busy", "events", "id", "name", "operator")
     described = [
-        {"track": 7, "level": level, "number": -2}
-        | {name: [row[at] for row in rows] for at, name in enumerate(names)}
+        {"track": 7, "level": level, "number": -2} | {name: [row[at] for row in rows] for at, name in enumerate(names)}
         for level, rows in ((0, FINEST), (14, MERGED))
     ]
     if request.config.getoption("--regold"):

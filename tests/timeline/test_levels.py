@@ -77,9 +77,7 @@ def test_levels_keep_what_is_exact(events: Records) -> None:
         assert (records.busy <= length).all()
         # What is at least as long as a bucket stays alone.
         long = events.end - events.start >= 1 << level
-        alone = set(
-            zip(records.lane[records.events == 1].tolist(), records.start[records.events == 1].tolist())
-        )
+        alone = set(zip(records.lane[records.events == 1].tolist(), records.start[records.events == 1].tolist()))
         if level:
             assert alone >= set(zip(events.lane[long].tolist(), events.start[long].tolist()))
 
@@ -205,10 +203,7 @@ def test_two_frames_are_no_tile() -> None:
 def test_what_ends_at_the_border_is_not_in_the_next_tile() -> None:
     border = 1 << 26
     events = single(
-        *(
-            np.array(column)
-            for column in ([0, 0], [border - 5, border], [border, border + 5], [1, 2], [0, 0], [0, 0])
-        )
+        *(np.array(column) for column in ([0, 0], [border - 5, border], [border, border + 5], [1, 2], [0, 0], [0, 0]))
     )
     records = [rows(piece) for _, piece in tiles._pieces(events, 26)]
     assert [[row[5] for row in piece] for piece in records] == [[1], [2]]

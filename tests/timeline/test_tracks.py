@@ -51,9 +51,7 @@ def read(path: Path) -> tuple[list[Track], Strings]:
 def test_every_event_is_in_one_track(database: Path) -> None:
     every, _ = read(database)
     assert {track.kind for track in every} <= set(KINDS)
-    ids = Counter(
-        (track.kind, id_) for track in every for id_ in track.records.id.tolist() if track.kind != "module"
-    )
+    ids = Counter((track.kind, id_) for track in every for id_ in track.records.id.tolist() if track.kind != "module")
     assert set(ids.values()) == {1}
     with Store(database) as store:
         for kinds, table in (
@@ -135,16 +133,12 @@ def test_runs_of_modules(tmp_path: Path) -> None:
                 "insert into operator (id, module, direction) values (?, ?, ?)", (number, module, direction)
             )
         connection.execute("update event set operator = id")
-        starts, ends = zip(
-            *connection.execute("select start_ns, start_ns + duration_ns from event order by id")
-        )
+        starts, ends = zip(*connection.execute("select start_ns, start_ns + duration_ns from event order by id"))
     every, labels = read(path)
     (runs,) = (track.records for track in every if track.kind == "module" and track.device is not None)
     found = [
         (lane, start, end, labels[name])
-        for lane, start, end, name in zip(
-            *(part.tolist() for part in (runs.lane, runs.start, runs.end, runs.name))
-        )
+        for lane, start, end, name in zip(*(part.tolist() for part in (runs.lane, runs.start, runs.end, runs.name)))
     ]
     assert found == [
         (0, starts[0], ends[2], "net fprop"), (0, starts[4], ends[4], "net bprop"),

@@ -136,9 +136,7 @@ class Records:
 
     def column(self, table: str, name: str) -> Array:
         """Return one column of a table."""
-        columns = [
-            part.get(name, np.full(len(part["start"]), MISSING, np.int64)) for part in self.parts(table)
-        ]
+        columns = [part.get(name, np.full(len(part["start"]), MISSING, np.int64)) for part in self.parts(table)]
         return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
     def extend(self, other: Records) -> None:

@@ -243,9 +243,7 @@ class Kineto:
         # Kineto numbers threads from 1; the resource of a CPU event is its system thread id.
         threads = dict(zip(map(reader.thread, events), tids))
         forward = [threads.get(number, -1) for number in map(reader.forward_thread, events)]
-        backward = (seq >= 0) & np.isin(
-            calls, [n for n, call in enumerate(self._calls) if mod_is_autograd(call)]
-        )
+        backward = (seq >= 0) & np.isin(calls, [n for n, call in enumerate(self._calls) if mod_is_autograd(call)])
         columns = (
             start,
             end,
@@ -282,9 +280,7 @@ class Kineto:
         record_function itself."""
         events, numbers, out = reader.events, self._numbers, []
         kinds, overloads = map(tuple, map(reader.dtypes, events)), map(reader.overload, events)
-        shapes, strides, concrete = (
-            map(column, events) for column in (reader.shapes, reader.strides, reader.concrete)
-        )
+        shapes, strides, concrete = (map(column, events) for column in (reader.shapes, reader.strides, reader.concrete))
         for event, name, scope, kind, overload, shape, stride, scalars in zip(
             events, names, scopes, kinds, overloads, shapes, strides, concrete
         ):
@@ -297,9 +293,7 @@ class Kineto:
             if number is None:
                 number = numbers[key] = len(self._calls)
                 mod = "autograd" if scope == BACKWARD_FUNCTION or name.startswith(EVALUATE) else "aten"
-                args = arguments(
-                    kind, shape, stride, scalars, in_lists, arity=_arity(name, overload, len(kind))
-                )
+                args = arguments(kind, shape, stride, scalars, in_lists, arity=_arity(name, overload, len(kind)))
                 self._calls.append(Call(mod, name, args))
             out.append(number)
         return np.array(out, np.int64)

@@ -100,8 +100,7 @@ class Reader:
 
         def in_lists(event: Any) -> tuple[tuple[str, ...] | None, ...]:
             return tuple(
-                item.dtype if item is not None and isinstance(item.dtype, tuple) else None
-                for item in inputs(event)
+                item.dtype if item is not None and isinstance(item.dtype, tuple) else None for item in inputs(event)
             )
 
         self.in_lists = in_lists
@@ -123,9 +122,7 @@ class Reader:
             self.shapes = method("shapes", (), _SHAPES)
             self.strides = lambda event: ()
 
-    def _of_the_host(
-        self, events: list[Any], tree: Inputs, method: Callable[..., Callable[[Any], Any]]
-    ) -> list[Any]:
+    def _of_the_host(self, events: list[Any], tree: Inputs, method: Callable[..., Callable[[Any], Any]]) -> list[Any]:
         """Return the operators and ranges among events of unknown kind.
 
         Most are in the tree. Missing are those that began while the GPU ran the kernels of a range of this thread: the

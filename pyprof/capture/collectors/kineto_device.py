@@ -116,26 +116,31 @@ def _set(event: DeviceEvent, out: Records) -> dict[str, int | None]:
     of = event.metadata.get
     match = _SET.match(event.name)
     return {
-        **_where(event), "bytes": _number(of("bytes")), "graphNodeId": _number(of("graph node id")) or None,
+        **_where(event),
+        "bytes": _number(of("bytes")),
+        "graphNodeId": _number(of("graph node id")) or None,
         "memKind": _MEMORY_KINDS.get(match[1]) if match else None,
-    }  # fmt: skip
+    }
 
 
 def _sync(event: DeviceEvent, out: Records) -> dict[str, int | None]:
     of = event.metadata.get
     return {
-        **_where(event), "syncType": _SYNC_KINDS.get(of("cuda_sync_kind", event.name)),
+        **_where(event),
+        "syncType": _SYNC_KINDS.get(of("cuda_sync_kind", event.name)),
         "eventId": _number(of("wait_on_cuda_event_id", of("event_id"))),
-    }  # fmt: skip
+    }
 
 
 def _call(event: DeviceEvent, out: Records) -> dict[str, int | None]:
     return {
-        "start": event.start, "end": event.end,
-        "eventClass": DRIVER if event.kind == "cuda_driver" else RUNTIME, "globalTid": event.resource,
+        "start": event.start,
+        "end": event.end,
+        "eventClass": DRIVER if event.kind == "cuda_driver" else RUNTIME,
+        "globalTid": event.resource,
         "correlationId": _number(event.metadata.get("correlation"), event.correlation),
         "nameId": out.name(event.name),
-    }  # fmt: skip
+    }
 
 
 _READ: dict[str, tuple[str, Callable[[DeviceEvent, Records], dict[str, int | None]]]] = {

@@ -37,9 +37,7 @@ def kineto_missing() -> str:
     """Return "" if torch's profiler can record a GPU on this machine, else the reason."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch was built without CUDA"
-    if (
-        not torch.cuda.device_count()
-    ):  # checked first: without a driver even a torch with CUPTI does not offer CUDA
+    if not torch.cuda.device_count():  # checked first: without a driver even a torch with CUPTI does not offer CUDA
         return f"torch sees no GPU ({library.driver() or 'is CUDA_VISIBLE_DEVICES empty?'})"
     if _supported_activities is None or ProfilerActivity is None:
         return "PyProf does not support the profiler of this torch"
@@ -185,6 +183,4 @@ class Layer:
         name = "cupti" if self._cupti is not None else "kineto"
         if self.collector == "none":
             return {"collector": "none"}
-        return (
-            {"collector": "none", "collector.missing": self.missing} if self.missing else {"collector": name}
-        )
+        return {"collector": "none", "collector.missing": self.missing} if self.missing else {"collector": name}

@@ -78,9 +78,9 @@ class Operators:
     def distinct(self) -> tuple[list[tuple[Call, str]], Ints]:
         """Return the distinct pairs of call and module, and the index of each operator's pair."""
         named = self.rows[:, _NAMED]
-        return [
-            *((call, "") for call in self._calls), *self._named
-        ], np.where(named >= 0, len(self._calls) + named, self.rows[:, _CALL])  # fmt: skip
+        return [*((call, "") for call in self._calls), *self._named], np.where(
+            named >= 0, len(self._calls) + named, self.rows[:, _CALL]
+        )
 
     def counted(self) -> Iterator[tuple[Operator, int]]:
         """Return the first operator of each distinct call, and the number of operators with it."""

@@ -52,9 +52,7 @@ def options(*layers: Given) -> Options:
     unknown = [name for name in merged_options if name not in Given.__annotations__]
     if unknown:
         names = ", ".join(Given.__annotations__)
-        raise UsageError(
-            f"{unknown[0]} is not an option of a recording; expected one of max_events, {names}."
-        )
+        raise UsageError(f"{unknown[0]} is not an option of a recording; expected one of max_events, {names}.")
     collector = merged_options.get("collector") or "auto"
     if collector not in COLLECTORS:
         raise UsageError(f"collector={collector!r}: expected one of {', '.join(COLLECTORS)}.")

@@ -33,9 +33,7 @@ _missing: dict[str, str] = {}
 _reported: set[str] = set()
 
 
-def look_up(
-    path: str, without: str, otherwise: Any = None, check: Callable[[Any], object] | None = None
-) -> Any:
+def look_up(path: str, without: str, otherwise: Any = None, check: Callable[[Any], object] | None = None) -> Any:
     """Return the value at a dotted path of torch, or `otherwise`.
 
     `without` names what a recording lacks in that case, "" if nothing. `check` tries the value; an exception from it
@@ -103,11 +101,7 @@ def say() -> None:
 
 def facts() -> dict[str, str]:
     """Return the rows of PYPROF_META: the unusable names, and what the recording lacks."""
-    return (
-        {"torch.missing": "; ".join(f"{path} ({without})" for path, without in _missing.items())}
-        if _missing
-        else {}
-    )
+    return {"torch.missing": "; ".join(f"{path} ({without})" for path, without in _missing.items())} if _missing else {}
 
 
 def unsupported() -> str:
@@ -142,9 +136,7 @@ def _enter(guard: Any) -> None:
 
 
 # Names used by several modules. A name used by one module is looked up there.
-is_tracing = look_up(
-    "torch._C._is_tracing", "whether torch.jit.trace runs", never, check=lambda tracing: tracing()
-)
+is_tracing = look_up("torch._C._is_tracing", "whether torch.jit.trace runs", never, check=lambda tracing: tracing())
 # The number of the backward that runs on this thread, -1 outside of one.
 graph_task = look_up(
     "torch._C._current_graph_task_id", "whether a backward runs", lambda: -1, check=lambda task: task() + 0

@@ -214,9 +214,7 @@ class _Worker:
                 if self._iterable and self._batched:  # the last batch may have fewer
                     samples = len(data)
                 used = thread_time_ns() - cpu
-                self._batch = (
-                    number, samples, begin, start, time_ns(), used, self.slowest_ns, self.slowest
-                )  # fmt: skip
+                self._batch = (number, samples, begin, start, time_ns(), used, self.slowest_ns, self.slowest)
             except internal():
                 pass
             return result
@@ -230,9 +228,7 @@ class _Worker:
             self._waiting.append(self._batch)
             self._batch = None
             try:
-                if type(item) is tuple and hasattr(
-                    item[1], "exc_msg"
-                ):  # an error, with its traceback as text
+                if type(item) is tuple and hasattr(item[1], "exc_msg"):  # an error, with its traceback as text
                     item[1].exc_msg = _OWN_FRAME.sub("", item[1].exc_msg)
             except internal():
                 pass

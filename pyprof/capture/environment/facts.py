@@ -80,12 +80,8 @@ _SINGLE: dict[str, Callable[[], Any]] = {
     "default_dtype": lambda: torch.get_default_dtype(),
     "matmul.precision": lambda: torch.get_float32_matmul_precision(),
     "matmul.tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
-    "matmul.fp16_reduced_precision": lambda: (
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
-    ),
-    "matmul.bf16_reduced_precision": lambda: (
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
-    ),
+    "matmul.fp16_reduced_precision": lambda: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+    "matmul.bf16_reduced_precision": lambda: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
     "cudnn.tf32": lambda: torch.backends.cudnn.allow_tf32,
     "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
     "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,

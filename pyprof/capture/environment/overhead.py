@@ -62,9 +62,7 @@ def calibrate() -> Costs | None:
 
 def _copy(function: Any, names: dict[str, Any]) -> Any:
     """Return the same function with other globals."""
-    return FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
-    )
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
 def _empty(value: Any) -> Any:

@@ -37,9 +37,7 @@ def facts() -> dict[str, object]:
     out: dict[str, object] = {**_described()}
     with suppress(OSError, AttributeError, ValueError):
         usable = os.sched_getaffinity(0)
-        places = {
-            (_read(cpu, "topology/physical_package_id"), _read(cpu, "topology/core_id")) for cpu in usable
-        }
+        places = {(_read(cpu, "topology/physical_package_id"), _read(cpu, "topology/core_id")) for cpu in usable}
         out |= {"cpu.cores": len(places), "cpu.sockets": len({socket for socket, _ in places})}
     return out
 
@@ -67,11 +65,7 @@ def described(cpuinfo: str, maximum_mhz: int | None) -> dict[str, object]:
         if separator:
             first.setdefault(key.strip(), value.strip())
     flags = first.get("flags", first.get("Features", "")).split()
-    keys = (
-        ("vendor_id", "cpu family", "model", "stepping")
-        if "vendor_id" in first
-        else ("CPU implementer", "CPU part")
-    )
+    keys = ("vendor_id", "cpu family", "model", "stepping") if "vendor_id" in first else ("CPU implementer", "CPU part")
     out: dict[str, object] = {
         "cpu.id": " ".join(first[key] for key in keys if key in first),
         "cpu.isa": isa(flags),

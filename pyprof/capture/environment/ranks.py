@@ -84,9 +84,7 @@ def rank() -> int | None:
 def is_rank() -> bool:
     """Return whether a child of multiprocessing is a rank itself, and not a helper that inherited the variables of
     one."""
-    return group().get("world_size", 1) > 1 or (
-        rank() is not None and os.environ.get("RANK") != _launched_as()
-    )
+    return group().get("world_size", 1) > 1 or (rank() is not None and os.environ.get("RANK") != _launched_as())
 
 
 def _launched_as() -> str | None:

@@ -69,9 +69,7 @@ class Allocations:
             value if 0 <= value < 1 << 62 else -1 for value in (fields.total_allocated, fields.total_reserved)
         )
         address = fields.ptr or 0
-        self._events.extend(
-            (node.start_time_ns, tid, _signed(address), fields.alloc_size, allocated, reserved, device)
-        )
+        self._events.extend((node.start_time_ns, tid, _signed(address), fields.alloc_size, allocated, reserved, device))
 
     def start(self, registry: Registry) -> None:
         """Do nothing: the session starts torch's profiler."""
@@ -94,9 +92,7 @@ class Allocations:
     def tables(self) -> list[Table]:
         return [Table(_CREATE, _INSERT, self._rows)]
 
-    def _rows(
-        self, recording: Recording, code: Callable[[str], int], process: int
-    ) -> Iterable[tuple[object, ...]]:
+    def _rows(self, recording: Recording, code: Callable[[str], int], process: int) -> Iterable[tuple[object, ...]]:
         calls = _by_thread(recording.calls)
         operators = _by_thread(recording.operators)
         devices = list(self._devices)

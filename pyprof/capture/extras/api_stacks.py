@@ -171,9 +171,7 @@ class ApiStacks:
     def tables(self) -> list[Table]:
         return [Table(_CREATE, "insert into PYPROF_API values (?, ?, ?, ?, ?)", self._rows)]
 
-    def _rows(
-        self, recording: Recording, code: Callable[[str], int], process: int
-    ) -> Iterable[tuple[object, ...]]:
+    def _rows(self, recording: Recording, code: Callable[[str], int], process: int) -> Iterable[tuple[object, ...]]:
         rows = [*self._waiting(), *self._recorded(recording.calls)]
         rows += self.attach(cuda_calls(getattr(recording, "device", None)), rows, recording.calls)
         for start, end, tid, name, stack in sorted(rows, key=lambda row: row[0]):

@@ -128,9 +128,7 @@ _PATH = (
     Access("pathlib.Path", "write_bytes", 0, "self", _number),
     Access("pathlib.Path", "write_text", 0, "self", _written),
 )
-_NAMES = [
-    f"{access.module}.{access.function}".removeprefix("builtins.") for access in (*ACCESSES, *_PATH, _OPEN)
-]
+_NAMES = [f"{access.module}.{access.function}".removeprefix("builtins.") for access in (*ACCESSES, *_PATH, _OPEN)]
 
 
 class _Busy(threading.local):
@@ -250,9 +248,7 @@ class FileAccess:
     def tables(self) -> list[Table]:
         return [Table(_CREATE, "insert into PYPROF_IO values (?, ?, ?, ?, ?, ?)", self._rows)]
 
-    def _rows(
-        self, recording: Recording, code: Callable[[str], int], process: int
-    ) -> Iterable[tuple[object, ...]]:
+    def _rows(self, recording: Recording, code: Callable[[str], int], process: int) -> Iterable[tuple[object, ...]]:
         files = list(self._files)
         columns = [self._events[index::_FIELDS] for index in range(_FIELDS)]
         for start, end, tid, function, file, size in sorted(zip(*columns)):

@@ -63,9 +63,7 @@ class LoaderBatches:
         insert = f"insert into PYPROF_LOADER_BATCH values ({', '.join('?' * 16)})"
         return [Table(_CREATE, insert, self._cells)] if self._rows else []
 
-    def _cells(
-        self, recording: Recording, code: Callable[[str], int], process: int
-    ) -> Iterable[tuple[object, ...]]:
+    def _cells(self, recording: Recording, code: Callable[[str], int], process: int) -> Iterable[tuple[object, ...]]:
         zero = recording.start
         for loader, (pid, batch, *waits) in self._rows:
             yield (

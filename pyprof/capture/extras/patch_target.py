@@ -27,9 +27,7 @@ class Watched:
         }
         # Code that pickles functions by value (Dask, Ray, joblib) checks the exact type of the modules that they use.
         body["__reduce_ex__"] = lambda self, protocol: (importlib.import_module, (self.__name__,))
-        if (
-            self._plain.__getattribute__ is ModuleType.__getattribute__
-        ):  # else there would be one frame too many
+        if self._plain.__getattribute__ is ModuleType.__getattribute__:  # else there would be one frame too many
             body.update(getattribute(ModuleType))
         self._watched = type(self._plain.__name__, (self._plain,), body)
 

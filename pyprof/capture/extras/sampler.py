@@ -168,9 +168,7 @@ class Sampler:
     def tables(self) -> list[Table]:
         return [Table(_CREATE, "insert into PYPROF_SAMPLE values (?, ?, ?, ?)", self._rows)]
 
-    def _rows(
-        self, recording: Recording, code: Callable[[str], int], process: int
-    ) -> Iterable[tuple[object, ...]]:
+    def _rows(self, recording: Recording, code: Callable[[str], int], process: int) -> Iterable[tuple[object, ...]]:
         columns = [self._events[index::_FIELDS] for index in range(_FIELDS)]
         for time, tid, stack, spent in zip(*columns):
             yield time - recording.start, process | tid, stack, spent if spent >= 0 else None

@@ -73,9 +73,7 @@ class StackRows:
         self._numbers.clear()
 
     def tables(self) -> list[Table]:
-        def rows(
-            recording: Recording, code: Callable[[str], int], process: int
-        ) -> Iterable[tuple[object, ...]]:
+        def rows(recording: Recording, code: Callable[[str], int], process: int) -> Iterable[tuple[object, ...]]:
             for stack, number in self._numbers.items():
                 for depth, (frame, function) in enumerate(stack):
                     yield number, depth, code(frame), None if function is None else code(function)

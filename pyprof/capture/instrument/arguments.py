@@ -140,9 +140,7 @@ def _again(value: torch.Tensor, seen: list[torch.Tensor]) -> bool:
         if value is other:
             return True
         if plain and type(other) in _PLAIN and value.dtype is other.dtype:
-            shared = shared or (
-                value.shape.numel() == other.shape.numel() > 1 and _place(value) == _place(other)
-            )
+            shared = shared or (value.shape.numel() == other.shape.numel() > 1 and _place(value) == _place(other))
     seen.append(value)
     return shared
 

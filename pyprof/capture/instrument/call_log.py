@@ -53,9 +53,7 @@ _is_wrapped = look_up(
     lambda tensor: False,
     check=lambda ask: ask(torch.empty(0, device="cpu")),
 )
-_inside = look_up(
-    "torch._C._functorch.get_unwrapped", "", lambda tensor: None, check=lambda ask: ask.__name__
-)
+_inside = look_up("torch._C._functorch.get_unwrapped", "", lambda tensor: None, check=lambda ask: ask.__name__)
 _NO_WORK = ("prim::", "profiler::")  # reading a property of a tensor; beginning and ending a range
 
 
@@ -124,11 +122,7 @@ class Notes:
 
     def begin(self, state: ThreadState, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Begin a wrapped call."""
-        if (
-            not self._accepts(state)
-            or (_transforms() and _batched((args, kwargs)))
-            or _differentiates_forward()
-        ):
+        if not self._accepts(state) or (_transforms() and _batched((args, kwargs))) or _differentiates_forward():
             # Under vmap a call sees one element of the batch, and nothing of what forward-mode derivatives add: count
             # its operators as calls.
             return False
@@ -181,9 +175,7 @@ class Notes:
         self._add(call, tensors, result)
         return result
 
-    def higher_order(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wrap: Callable[[Any], Any]
-    ) -> Any:
+    def higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wrap: Callable[[Any], Any]) -> Any:
         """Run an operator that takes functions: flex_attention is a call; for others the operators inside are calls.
 
         `seen` wraps a function so that its operators are noted. If nothing was noted inside, the operator is a call
@@ -194,16 +186,8 @@ class Notes:
             return self.operator(func, args, kwargs)
         before = len(self._order), len(self._inner)
         result = func(*(wrap(arg) if _is_program(arg) else arg for arg in args), **kwargs)
-        if (
-            before == (len(self._order), len(self._inner))
-            and not self._state.busy
-            and self._accepts(local.state)
-        ):
-            self._row(
-                _Row(
-                    self._keep((name,), Call("higher_order", name)), self._state.context, _tensors(result), ()
-                )
-            )
+        if before == (len(self._order), len(self._inner)) and not self._state.busy and self._accepts(local.state):
+            self._row(_Row(self._keep((name,), Call("higher_order", name)), self._state.context, _tensors(result), ()))
         return result
 
     def _operator_call(self, schema: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

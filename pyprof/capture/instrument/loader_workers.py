@@ -115,13 +115,10 @@ class Followed:
     def _join(self) -> None:
         self._read()
         batches = [batch for _, batch in self._batches]
-        pinned = [
-            self._pins.popleft() for _ in range(len(self._pins))
-        ]  # the thread that pins may add to them
+        pinned = [self._pins.popleft() for _ in range(len(self._pins))]  # the thread that pins may add to them
         pins, waits = _joined(batches, pinned), _joined(batches, self._waits)
         self._rows += (
-            Row(pid, batch, pins.get(index), waits.get(index))
-            for index, (pid, batch) in enumerate(self._batches)
+            Row(pid, batch, pins.get(index), waits.get(index)) for index, (pid, batch) in enumerate(self._batches)
         )
         self._batches, self._waits = [], []
 

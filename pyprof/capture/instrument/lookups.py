@@ -109,9 +109,7 @@ def function(names: dict[str, Any], name: str, original: Function, make: Make) -
             value = names[name]
         except KeyError:
             value = absent
-        if value is original and not (
-            local.state.busy or _tracing()
-        ):  # nothing is recorded inside a recorded call
+        if value is original and not (local.state.busy or _tracing()):  # nothing is recorded inside a recorded call
             frame = _getframe(_CALLER_DEPTH)
             code = frame.f_code
             place = id(code) + frame.f_lasti

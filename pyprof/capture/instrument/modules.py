@@ -133,9 +133,7 @@ def _enter(module: torch.nn.Module, state: ThreadState, frame: FrameType, key: t
     return entry
 
 
-def _transient_context(
-    transient: _Transient, module: torch.nn.Module, state: ThreadState, frame: FrameType
-) -> int:
+def _transient_context(transient: _Transient, module: torch.nn.Module, state: ThreadState, frame: FrameType) -> int:
     context = transient.contexts.get(state.context)
     if context is None:
         path = f"{recorder.stacks.contexts[state.context].path}.{_class(module)}"

@@ -98,9 +98,7 @@ class Writer:
                     self._text_count += 1
                     if self._text_count == MAX_TEXTS:
                         self.full = True
-                        _say(
-                            f"{MAX_TEXTS} different NVTX texts: new ones leave arguments and layer out from now on."
-                        )
+                        _say(f"{MAX_TEXTS} different NVTX texts: new ones leave arguments and layer out from now on.")
             ranges = state.attributes.get(call_key)
             if ranges is None:
                 make = self._domain.get_event_attributes

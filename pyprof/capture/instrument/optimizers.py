@@ -37,9 +37,7 @@ def begins(self: Any, name: str) -> None:
     if ranges.on_optimizer_step and name.startswith(_STEP):
         self._pyprof_stepped = frame.f_locals.get("self")
     state = local.state
-    if (
-        state.busy or not recorder.active or recorder.observer is not None
-    ):  # an estimate wants what a step runs
+    if state.busy or not recorder.active or recorder.observer is not None:  # an estimate wants what a step runs
         return
     site = recorder.stacks.site(frame, state.context)
     number = recorder.function("torch.optim", name.split("#", 1)[1])
@@ -82,9 +80,7 @@ def _follow_closure(self: Any, optimizer: Any, name: str) -> None:
     if hooks is None:
         return
 
-    def hook(
-        _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if callable(kwargs.get("closure")):
             return args, {**kwargs, "closure": _closure(self, kwargs["closure"], name)}
         if len(args) > 1 and callable(args[1]):

@@ -177,9 +177,7 @@ def wrap(module: Any, name: str) -> None:
     `module` is a module or a class. The attribute stays replaced until `shutdown`.
     """
     if isinstance(getattr(module, name), type):
-        raise UsageError(
-            f"{name} is a class: wrap a function, or a method with pyprof.wrap({name}, 'method')."
-        )
+        raise UsageError(f"{name} is a class: wrap a function, or a method with pyprof.wrap({name}, 'method').")
     attribute = inspect.getattr_static(module, name)
     kind = type(attribute) if isinstance(attribute, (staticmethod, classmethod)) else None
     original = attribute.__func__ if kind is not None else getattr(module, name)

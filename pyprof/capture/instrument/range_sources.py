@@ -24,9 +24,7 @@ def install(registry: Registry) -> None:
         _install_torch_nvtx(registry)
     with part("nvtx", "ranges of the nvtx package"):
         _install_nvtx(registry)
-    with part(
-        "torch.autograd.profiler.record_function", "ranges of record_function, and steps of optimizers"
-    ):
+    with part("torch.autograd.profiler.record_function", "ranges of record_function, and steps of optimizers"):
         _install_record_function(registry)
 
 
@@ -95,9 +93,7 @@ def _install_nvtx(registry: Registry) -> None:
     follow("end_range", lambda result, handle: end(("nvtx", handle)))
     follow("mark", lambda result, *a, **k: mark(text(*a, **k)))
 
-    _follow_class(
-        registry, nvtx.annotate, lambda self: push(str(self.init_args[0] or ""), "nvtx"), lambda self: pop()
-    )
+    _follow_class(registry, nvtx.annotate, lambda self: push(str(self.init_args[0] or ""), "nvtx"), lambda self: pop())
     decorate = nvtx.annotate.__call__  # without a tool it returns the function unchanged
 
     @functools.wraps(decorate)
@@ -144,9 +140,7 @@ def _install_record_function(registry: Registry) -> None:
     _follow_class(registry, torch.autograd.profiler.record_function, opened, closed)
 
 
-def _follow_class(
-    registry: Registry, cls: Any, opened: Callable[[Any], Any], closed: Callable[[Any], Any]
-) -> None:
+def _follow_class(registry: Registry, cls: Any, opened: Callable[[Any], Any], closed: Callable[[Any], Any]) -> None:
     """Follow `__enter__` and `__exit__` of a context manager class."""
     import torch
 

@@ -174,7 +174,7 @@ def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         "parameter_tensors": total.tensors,
         "parameters_bytes": total.bytes,
         **gradients(parameters),
-    }  # fmt: skip
+    }
 
 
 def _loader(iterator: Any) -> dict[str, Any]:

@@ -209,11 +209,7 @@ def _overridable(owner: Any) -> list[str]:
     """Return the names of a module's or class's functions that torch lists; properties (named __get__) are not
     calls."""
     listed: list[Any] = torch.overrides.get_overridable_functions()[owner]
-    names = [
-        name
-        for name in (getattr(function, "__name__", "__get__") for function in listed)
-        if name != "__get__"
-    ]
+    names = [name for name in (getattr(function, "__name__", "__get__") for function in listed) if name != "__get__"]
     if owner is torch.Tensor:
         names += [name for name in (*_MORE_METHODS, *HOST) if hasattr(torch.Tensor, name)]
     return names

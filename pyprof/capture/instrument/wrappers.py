@@ -58,9 +58,7 @@ def recording(original: Function, number: int) -> Function:
                 args_id = keys.get(key, -1)
                 if args_id < 0:
                     args_id = record.describe(key)
-            except (
-                traced
-            ):  # the original is called further down, or this would become the context of its exceptions
+            except traced:  # the original is called further down, or this would become the context of its exceptions
                 start = 0
             except no_room:  # the stack is full for PyProf's calls, but not yet for the operator's
                 site = args_id = -1
@@ -195,15 +193,15 @@ def placed(wrapper: Any, frame: FrameType, builtin: bool, at_once: bool = True) 
     code, names = wrapper.__code__, wrapper.__globals__
     if builtin:
         code = code.replace(
-            co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno, co_name=wrapper.__name__,
+            co_filename=frame.f_code.co_filename,
+            co_firstlineno=frame.f_lineno,
+            co_name=wrapper.__name__,
             co_linetable=_one_line(len(code.co_code) // 2),
-        )  # fmt: skip
+        )
         dynamo.mark(code)
         names = frame.f_globals
     cell = CellType({} if at_once else None)
-    closure = tuple(
-        cell if name == "sites" else old for name, old in zip(code.co_freevars, wrapper.__closure__ or ())
-    )
+    closure = tuple(cell if name == "sites" else old for name, old in zip(code.co_freevars, wrapper.__closure__ or ()))
     copy: Any = FunctionType(code, names, wrapper.__name__, None, closure)
     copy._torchdynamo_disable = True
     copy.__qualname__, copy.__doc__, copy.__module__ = (

@@ -194,9 +194,7 @@ def _facts(
     seconds = recording.start / 1e9
     utc = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     local = datetime.fromtimestamp(seconds).strftime("%Y-%m-%dT%H:%M:%S")
-    connection.execute(
-        "insert into TARGET_INFO_SESSION_START_TIME values (?, ?, ?)", (recording.start, utc, local)
-    )
+    connection.execute("insert into TARGET_INFO_SESSION_START_TIME values (?, ?, ?)", (recording.start, utc, local))
     duration = recording.end - recording.start
     connection.execute("insert into ANALYSIS_DETAILS values (?, ?, ?, ?)", (pid << 24, duration, 0, duration))
     connection.executemany(

@@ -49,9 +49,7 @@ def write(
         if parts:
             _create(connection, table, columns)
             for part in parts:
-                _insert(
-                    connection, table, [_values(part, name, t0, process, codes, shorts) for name in columns]
-                )
+                _insert(connection, table, [_values(part, name, t0, process, codes, shorts) for name in columns])
     _write_kernel_columns(connection, records, gpus)
     for table, rows in ENUMS.items():
         connection.execute(f"create table {table} (id integer primary key, name text, label text)")
@@ -61,9 +59,7 @@ def write(
         _insert(connection, "TARGET_INFO_GPU", [[gpu.get(name) for gpu in gpus] for name in COLUMNS])
 
 
-def _create(
-    connection: sqlite3.Connection, table: str, columns: Iterable[str], texts: Iterable[str] = ()
-) -> None:
+def _create(connection: sqlite3.Connection, table: str, columns: Iterable[str], texts: Iterable[str] = ()) -> None:
     types = ", ".join(f'"{name}" {"text" if name in texts else "integer"}' for name in columns)
     connection.execute(f"create table {table} ({types})")
 
@@ -107,9 +103,7 @@ def _nulls(column: Any, valid: Any) -> Values:
     return values if valid.all() else [value if ok else None for value, ok in zip(values, valid.tolist())]
 
 
-def _write_kernel_columns(
-    connection: sqlite3.Connection, records: Records, gpus: list[dict[str, Any]]
-) -> None:
+def _write_kernel_columns(connection: sqlite3.Connection, records: Records, gpus: list[dict[str, Any]]) -> None:
     """Write PYPROF_KERNEL: the columns that no table of an export has."""
     count = records.count(KERNEL)
     if not count:
@@ -145,9 +139,7 @@ def _occupancy(records: Records, gpus: list[dict[str, Any]]) -> Array:
     for gpu in gpus:
         gpu_chip, rows = chip(gpu), np.flatnonzero(device == gpu["id"])
         if gpu_chip is not None and len(rows):
-            estimates = estimate(
-                gpu_chip, block[rows], grid[rows], registers[rows], static[rows], dynamic[rows]
-            )
+            estimates = estimate(gpu_chip, block[rows], grid[rows], registers[rows], static[rows], dynamic[rows])
             out[rows] = np.where(estimates != MISSING, estimates, out[rows])
     return out
 

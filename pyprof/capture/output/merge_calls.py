@@ -164,9 +164,11 @@ class _Texts:
             stacks = self._recorder.stacks
             mod, op = OPERATOR_NAMES.get(operator.call.op) or _operator_name(operator.call.op)
             text = self._texts[key] = encode(
-                Call(mod, op, operator.call.args), layer, stacks.context_trace(context),
+                Call(mod, op, operator.call.args),
+                layer,
+                stacks.context_trace(context),
                 stacks.contexts[context].path or None,
-            )  # fmt: skip
+            )
         return CallRow(operator.start, operator.end, operator.tid, text)
 
     def place(self, region: Operator, modules: Innermost) -> RangeRow:
@@ -188,9 +190,10 @@ def _operator_name(op: str) -> tuple[str, str]:
 
 def _layer_at(ranges: Iterable[RangeRecord], time: int) -> str:
     around = [
-        record for record in ranges
+        record
+        for record in ranges
         if record.name.startswith(LAYER) and record.start <= time and (record.end is None or time < record.end)
-    ]  # fmt: skip
+    ]
     return ":".join(record.name[len(LAYER) :] for record in sorted(around, key=lambda record: record.start))
 
 

@@ -33,9 +33,7 @@ def read(source: Iterable[str], name: str = "net.dict") -> Rows:
                 if isinstance(error, (MemoryError, RecursionError)):  # from the parser, without a message
                     reason = "nested too deep"
                 else:
-                    reason = (
-                        "code, not data" if "malformed node" in str(error) else str(error).splitlines()[0]
-                    )
+                    reason = "code, not data" if "malformed node" in str(error) else str(error).splitlines()[0]
                 raise FormatError(
                     f"{name}: line {number} is not a kernel of net.dict ({reason[:80]}); "
                     "expected one dictionary per line, as parse.py writes it."
@@ -149,9 +147,7 @@ class _Table:
             self.columns[k].append(None if text == "None" else int(text))
         device = cells["device"]
         self.columns["device"].append(int(device) if device.isdigit() else None)
-        self._end(
-            base, codes, self._triple(cells["grid"]), self._triple(cells["block"]), tuple(map(int, inner))
-        )
+        self._end(base, codes, self._triple(cells["grid"]), self._triple(cells["block"]), tuple(map(int, inner)))
 
     def _triple(self, text: str) -> tuple[int, int, int] | None:
         if text not in self._triples:
@@ -164,9 +160,7 @@ class _Table:
             self.columns[key].append(_integer(fields.get(key)))
         device = _integer(fields.get("device"))
         self.columns["device"].append(None if device is None or device < 0 else device)
-        inner = tuple(
-            int(number) for text in _texts(fields.get("marker")) for number in _CALL_ID.findall(text)
-        )
+        inner = tuple(int(number) for text in _texts(fields.get("marker")) for number in _CALL_ID.findall(text))
         self._end(
             base,
             (codes[0], codes[1], codes[2]),
@@ -272,9 +266,7 @@ def _site(fields: dict[Any, Any]) -> tuple[int | None, Site]:
 def _inner(chains: list[tuple[int, ...]]) -> list[Column]:
     """Return the numbers of inner calls, level by level."""
     depth = max(map(len, chains), default=0)
-    return [
-        _column([chain[level] if len(chain) > level else None for chain in chains]) for level in range(depth)
-    ]
+    return [_column([chain[level] if len(chain) > level else None for chain in chains]) for level in range(depth)]
 
 
 def _pair_old(rows: Rows) -> None:
@@ -352,10 +344,6 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _triple(value: Any) -> tuple[int, int, int] | None:
-    if (
-        isinstance(value, (list, tuple))
-        and len(value) == 3
-        and all(type(v) is int and 0 <= v < 2**31 for v in value)
-    ):
+    if isinstance(value, (list, tuple)) and len(value) == 3 and all(type(v) is int and 0 <= v < 2**31 for v in value):
         return (value[0], value[1], value[2])
     return None

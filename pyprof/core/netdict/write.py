@@ -70,8 +70,7 @@ def _format(rows: Rows, style: _Style) -> Iterator[pa.Array]:
     key = (rows.site.astype(np.int64) * n_names + rows.name) * n_kinds + rows.kind
     code, keys = arrow.factorize(key)
     templates = [
-        _template(rows, k // n_kinds % n_names, k // n_kinds // n_names, k % n_kinds, style)
-        for k in keys.tolist()
+        _template(rows, k // n_kinds % n_names, k // n_kinds // n_names, k % n_kinds, style) for k in keys.tolist()
     ]
     layout, place, layouts = _layouts(templates)
     nothing = _constant("")
@@ -86,9 +85,7 @@ def _format(rows: Rows, style: _Style) -> Iterator[pa.Array]:
         for number, members in intervals.groups(layout[block]):
             shape, span = layouts[number], slice(int(members[0]), int(members[-1]) + 1)
             at = place[block[span]]
-            before, after = (
-                [_decimal(base[span] + n) for n in side[at].T] for side in (shape.before, shape.after)
-            )
+            before, after = ([_decimal(base[span] + n) for n in side[at].T] for side in (shape.before, shape.after))
             inner = [_decimal(column.values[order[span]]) for column in rows.inner_calls[: shape.inner]]
             cells = (duration[span], *inner, *before, sub[span], *after, *(column[span] for column in tail))
             pieces = [p.take(arrow.array(at)) if isinstance(p, pa.Array) else p for p in shape.pieces]
@@ -109,13 +106,9 @@ def _layouts(templates: list[_Template]) -> tuple[Ints, Ints, list[_Layout]]:
     for number, (shape, members) in enumerate(shapes.items()):
         layout[members], place[members] = number, np.arange(len(members))
         split = [templates[i].text.split(_SLOT) for i in members]
-        pieces = [
-            _constant(piece[0]) if len(set(piece)) == 1 else arrow.large_texts(piece) for piece in zip(*split)
-        ]
+        pieces = [_constant(piece[0]) if len(set(piece)) == 1 else arrow.large_texts(piece) for piece in zip(*split)]
         before, after = (
-            np.array([templates[i].offsets[side] for i in members], np.int64).reshape(
-                len(members), shape[1 + side]
-            )
+            np.array([templates[i].offsets[side] for i in members], np.int64).reshape(len(members), shape[1 + side])
             for side in (0, 1)
         )
         layouts.append(_Layout(pieces, shape[0], before, after))

@@ -91,20 +91,16 @@ def _tensor_cores(rows: Rows, work: Work) -> Ints:
     for name in rows.names:
         used, kind = kernels.tensor_core(name), kernels.kind(name)
         could = kind in kernels.PRODUCTS
-        verdicts.append(
-            USED if used else (NOT_USED if used is False else TC_UNKNOWN) if could else NOT_APPLICABLE
-        )
+        verdicts.append(USED if used else (NOT_USED if used is False else TC_UNKNOWN) if could else NOT_APPLICABLE)
     gpu = rows.kind == KERNEL
     if gpu.any():
         out[gpu] = np.array(verdicts, np.int8)[rows.name[gpu]]
         # A kernel of unknown kind may use them if it carries a product, or if its operator is unknown too.
-        nameless = [
-            kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names
-        ]
+        nameless = [kernels.kind(name) == "other" and kernels.tensor_core(name) is None for name in rows.names]
         families = [family(sign.owner or sign.event) for sign in work.signatures]
-        product = np.array(
-            [bool(kernels.FITS.get(name, frozenset()) & kernels.PRODUCTS) for name in families], bool
-        )[rows.site]
+        product = np.array([bool(kernels.FITS.get(name, frozenset()) & kernels.PRODUCTS) for name in families], bool)[
+            rows.site
+        ]
         idle = np.array([name == "" for name in families], bool)[rows.site]
         out[gpu & np.array(nameless, bool)[rows.name] & (product & work.principal | idle)] = TC_UNKNOWN
     out[(rows.kind == MEMCPY) | (rows.kind == MEMSET)] = NOT_APPLICABLE

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyprof.core import intervals
 from pyprof.core.marker import STOPPED, WHOLE_BACKWARD, is_compiled
 from pyprof.core.model import BASES, FPROP, NO_DIRECTION, Bools, Call, Cost, Ints, Rows, Site
-from pyprof.costs.attribution.work import (  # fmt: skip
+from pyprof.costs.attribution.work import (
     DEFAULT,
     FORMULA,
     NOT_KNOWN,

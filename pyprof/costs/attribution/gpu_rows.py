@@ -183,9 +183,7 @@ def _cost_of(sign: Signature, site: Site, owner: Call, slot: int) -> Cost:
     return {_DGRAD: dgrad, _WGRAD: wgrad, _BOTH: add([dgrad, wgrad]), _BGRAD: cost.bgrad or Cost(0, 0)}[slot]
 
 
-def _distribute(
-    work: Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]
-) -> None:
+def _distribute(work: Work, index: Ints, carriers: Ints, group: Ints, slot: Ints, owners: list[Call | None]) -> None:
     """Assign to every carrier its cost, or its share of it."""
     if not len(carriers):
         return
@@ -197,9 +195,7 @@ def _distribute(
         else UNKNOWN
         for key in keys.tolist()
     ]
-    team = np.where(
-        slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers]
-    )
+    team = np.where(slot[carriers] == _EITHER, -1 - np.arange(len(carriers)), group[carriers] * 8 + slot[carriers])
     team_code = pd.factorize(team)[0]
     single = np.bincount(team_code)[team_code] == 1
     costs = figures(distinct)

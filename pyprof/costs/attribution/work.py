@@ -84,20 +84,10 @@ _HALF, _NONE = frozenset({"float16", "bfloat16"}), frozenset[str]()
 def _autocast_types(call: Call, event: Call | None) -> set[str | None]:
     """Return the types of an operator's tensors, if it is part of a product under autocast: it works on 16 bits, or
     converts to them, and the product's call has operands in float32. Else empty."""
-    if (
-        event is None
-        or event.mod == "autograd"
-        or not kernels.FITS.get(family(call), _NONE) & kernels.PRODUCTS
-    ):
+    if event is None or event.mod == "autograd" or not kernels.FITS.get(family(call), _NONE) & kernels.PRODUCTS:
         return set()
-    outside, inside = (
-        {tensor.dtype for arg in one.args for tensor in tensors_of(arg.value)} for one in (call, event)
-    )
-    return (
-        inside
-        if "float32" in outside and inside & _HALF and (inside != outside or len(inside) > 1)
-        else set()
-    )
+    outside, inside = ({tensor.dtype for arg in one.args for tensor in tensors_of(arg.value)} for one in (call, event))
+    return inside if "float32" in outside and inside & _HALF and (inside != outside or len(inside) > 1) else set()
 
 
 def _with_type(call: Call, dtype: str | None) -> Call:
@@ -182,9 +172,7 @@ def share(cost: Ints, team: Ints, weight: Ints) -> Ints:
     if int(total.max()) < 2**31:
         assigned = whole * upto + remainder * upto // total  # rest < total, so nothing overflows
     else:
-        assigned = np.array(
-            [c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64
-        )
+        assigned = np.array([c * u // t for c, u, t in zip(cost.tolist(), upto.tolist(), total.tolist())], np.int64)
     before = np.where(first, 0, np.r_[0, assigned[:-1]])
     return np.where(cost < 0, -1, assigned - before)
 

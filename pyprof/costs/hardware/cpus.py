@@ -63,11 +63,7 @@ def of(facts: Mapping[str, str]) -> Cpu | str:
     numbers = [_number(facts, name) for name in ("cpu.cores", "threads.intraop", "cpu.mhz")]
     if float32 is None or 0 in numbers:
         return f"processor {core.name} without the instructions, cores or clock that its peak follows from"
-    if (
-        core.half
-        and float32 == core.float32.get("avx512f")
-        and re.search(core.half, facts.get("cpu.name", ""))
-    ):
+    if core.half and float32 == core.float32.get("avx512f") and re.search(core.half, facts.get("cpu.name", "")):
         float32 //= 2
     cores = min(numbers[:2])
     rate = cores * numbers[2] * 1e6

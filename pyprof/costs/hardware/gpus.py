@@ -112,9 +112,7 @@ def find(name: str, units: int | None = None, memory: int | None = None) -> Gpu 
 def _is(product: Product, text: str, units: int | None, memory: int | None) -> bool:
     if text == normal(product.name):
         return units in (None, product.units)
-    if product.units is not None and units not in (
-        (product.units,) if product.by_units else (None, product.units)
-    ):
+    if product.units is not None and units not in ((product.units,) if product.by_units else (None, product.units)):
         return False
     if memory is not None and product.gib and abs(memory / (product.gib << 30) - 1) > _TOLERANCE:
         return False
@@ -143,9 +141,7 @@ def derive(device: Device) -> Gpu | None:
     """
     if "amd" in normal(device.name).split():  # ROCm uses the same field for its architectures
         return None
-    capability = {"10.1": "10.0", "12.1": "12.0"}.get(
-        device.compute_capability or "", device.compute_capability
-    )
+    capability = {"10.1": "10.0", "12.1": "12.0"}.get(device.compute_capability or "", device.compute_capability)
     if capability not in PER_CLOCK or not device.sm_count or not device.clock_hz:
         return None
     vector, matrix = PER_CLOCK[capability]

@@ -25,9 +25,7 @@ class Hardware:
     devices: Mapping[int, Gpu] = field(default_factory=dict)
     every: Gpu | None = None  # named by the user: it stands for all devices
     facts: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = (
-        "the input does not say which GPU ran; name it with --gpu, as in --gpu 'H100 SXM'",
-    )
+    notes: tuple[str, ...] = ("the input does not say which GPU ran; name it with --gpu, as in --gpu 'H100 SXM'",)
 
     @cached_property
     def cpu(self) -> Cpu | None:
@@ -67,9 +65,7 @@ def recorded(devices: Sequence[Device], facts: Mapping[str, str]) -> Hardware:
     for device in devices or _devices_in_facts(facts):
         gpu = gpus.of(device)
         if gpu is None:
-            notes.append(
-                f"{_NOT_IN_TABLE.format(device)}: the recording lacks its clock; name one with --gpu"
-            )
+            notes.append(f"{_NOT_IN_TABLE.format(device)}: the recording lacks its clock; name one with --gpu")
             continue
         gpus_by_number[device.number] = gpu
         if gpu.derived:

@@ -194,9 +194,7 @@ def math(case: Case, hardware: Hardware) -> str | None:
     if operands != "float32" or case.tensor_cores == NOT_USED:
         return operands
     if case.tensor_cores == USED:
-        has_own = (
-            case.gpu is not None and "float32" in case.gpu.matrix
-        )  # AMD's matrix cores multiply fp32 natively
+        has_own = case.gpu is not None and "float32" in case.gpu.matrix  # AMD's matrix cores multiply fp32 natively
         return "float32" if has_own else "tf32"
     return None if tf32(case, hardware) is not False else "float32"
 
@@ -211,9 +209,7 @@ def operands_of(case: Case) -> str | None:
     numbers."""
     name_type = kernels.describe(case.name).math
     call_type = normal(dtype(case.call)) if case.call is not None else None
-    return (
-        call_type if name_type is None or (name_type == "complex64" and call_type is not None) else name_type
-    )
+    return call_type if name_type is None or (name_type == "complex64" and call_type is not None) else name_type
 
 
 def tf32(case: Case, hardware: Hardware) -> bool | None:
@@ -229,8 +225,6 @@ def _widest(call: Call | None) -> str | None:
     """Return the type in which elementwise arithmetic of a call is done: that of its widest floating operand."""
     types = set()
     for arg in call.args if call is not None else ():
-        values = (
-            arg.value if isinstance(arg.value, tuple) and not isinstance(arg.value, Tensor) else (arg.value,)
-        )
+        values = arg.value if isinstance(arg.value, tuple) and not isinstance(arg.value, Tensor) else (arg.value,)
         types |= {_OPMATH.get(normal(v.dtype) or "") for v in values if isinstance(v, Tensor)}
     return "float64" if "float64" in types else "float32" if "float32" in types else None

@@ -81,9 +81,7 @@ def per_row(work: Work) -> Utilisation:
     for flops in (work.executed, work.model):
         valid = _known(flops, work.peak) & (work.time > 0)
         busy = np.where(flops.values == 0, 0.0, flops.values / work.peak * _NS)
-        pairs.append(
-            (np.where(valid, busy / np.where(work.time > 0, work.time, 1), np.nan), valid.astype(float))
-        )
+        pairs.append((np.where(valid, busy / np.where(work.time > 0, work.time, 1), np.nan), valid.astype(float)))
     (hfu, hfu_known), (mfu, mfu_known) = pairs
     return Utilisation(np.where(hfu > MOST, np.nan, hfu), mfu, hfu_known, mfu_known)
 
@@ -149,9 +147,7 @@ def _spent(amount: Ints, start: Ints, end: Ints, times: Ints) -> Any:
     kind = object if float(np.abs(amount).astype(float).sum()) > _MAX_INT64_SUM else np.int64
     amount = amount.astype(kind)
     first = np.searchsorted(times, start, side="right")  # the first time after the row's start
-    over = np.where(
-        end > start, np.searchsorted(times, end, side="left"), first
-    )  # the first time that has all of it
+    over = np.where(end > start, np.searchsorted(times, end, side="left"), first)  # the first time that has all of it
     out = np.zeros(len(times) + 1, kind)
     np.add.at(out, over, amount)
     out = np.cumsum(out)[:-1]

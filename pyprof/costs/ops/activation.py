@@ -81,9 +81,7 @@ def _backward(flops: int) -> Callable[..., Cost]:
 
 
 FORWARD = {
-    name: cost(name)(_forward(*row))
-    for name, row in ACTIVATIONS.items()
-    if "prelu" not in name and name != "gelu"
+    name: cost(name)(_forward(*row)) for name, row in ACTIVATIONS.items() if "prelu" not in name and name != "gelu"
 }
 for _name, _of in BACKWARD.items():
     if _of != "gelu":
@@ -164,9 +162,7 @@ def glu(input: Tensor, dim: Value = -1) -> Cost:
     """
     require(input.numel % 2 == 0, "glu halves a dimension")
     half = Tensor((input.numel // 2,), input.dtype)
-    return Cost(
-        2 * half.numel, bytes_of(input, half), dgrad=Cost(6 * half.numel, bytes_of(half, input, like(input)))
-    )
+    return Cost(2 * half.numel, bytes_of(input, half), dgrad=Cost(6 * half.numel, bytes_of(half, input, like(input))))
 
 
 @cost("glu_backward")

@@ -43,9 +43,7 @@ def _seen(queries: int, keys: int, limit: int) -> int:
     return upto(limit + queries - 1) - upto(limit - 1)
 
 
-def pairs(
-    queries: int, keys: int, causal: bool, bottom_right: bool = False, window: tuple[int, int] = (-1, -1)
-) -> int:
+def pairs(queries: int, keys: int, causal: bool, bottom_right: bool = False, window: tuple[int, int] = (-1, -1)) -> int:
     """Return the number of pairs of a query and a key that it may see. The diagonal starts top left, or ends bottom
     right; a window of (left, right) keys around the diagonal, -1 for all, narrows it.
 
@@ -70,9 +68,7 @@ def attend(
     sv, dv = value.shape[-2:]
     require(d == dk and skv == sv, f"{query.shape}, {key.shape} and {value.shape} do not fit")
     heads, kv_heads = query.shape[-3:-2], key.shape[-3:-2]
-    require(
-        prod(heads) % max(prod(kv_heads), 1) == 0 and key.shape[:-1] == value.shape[:-1], "heads do not fit"
-    )
+    require(prod(heads) % max(prod(kv_heads), 1) == 0 and key.shape[:-1] == value.shape[:-1], "heads do not fit")
     rows = prod(broadcast(tuple(batch[:-1]), key.shape[:-3])) * prod(heads)
     output = Tensor((rows, sq, dv), query.dtype)
     seen = rows * pairs(sq, skv, bool(causal), bottom_right, window)
@@ -91,8 +87,9 @@ def attend(
     )
 
 
-@cost("scaled_dot_product_attention", "_scaled_dot_product_attention_math",
-      "_scaled_dot_product_attention_math_for_mps")  # fmt: skip
+@cost(
+    "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "_scaled_dot_product_attention_math_for_mps"
+)
 def sdpa(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Value = None, dropout_p: Value = 0.0,
     is_causal: Value = False, *parameters: Value,
@@ -174,7 +171,7 @@ FORWARD = {
     "flash_attn::_flash_attn_forward": f"{_FLASH} {_CAUSAL} softcap alibi_slopes return_softmax",
     "flash_attn::_flash_attn_varlen_forward": f"{_FLASH} {_FLASH_LENGTHS} {_CAUSAL} softcap alibi_slopes "
     "return_softmax block_table",
-}  # fmt: skip
+}
 BACKWARD = {
     "_scaled_dot_product_flash_attention_backward": f"{_SAVED} {_LENGTHS} dropout_p is_causal",
     "_scaled_dot_product_flash_attention_for_cpu_backward": f"{_SAVED} dropout_p is_causal attn_mask scale",
@@ -192,16 +189,14 @@ BACKWARD = {
     "rng_state scale window_size",
     "flash_attn::_flash_attn_backward": f"{_FLASH_SAVED} {_CAUSAL}",
     "flash_attn::_flash_attn_varlen_backward": f"{_FLASH_SAVED} {_FLASH_LENGTHS} {_CAUSAL}",
-}  # fmt: skip
+}
 # Their overload for fp8 has three scales more, before one argument of the other: a number there, a tensor here.
 _DESCALES = ("q_descale", "k_descale", "v_descale")
 QUANTIZED = {"_scaled_dot_product_flash_attention": "dropout_p", "_flash_attention_forward": "scale"}
 TOP_LEFT, BOTTOM_RIGHT = 1, 2  # custom_mask_type
 
 
-def _arguments(
-    name: str, parameters: str, args: tuple[Value, ...], keywords: dict[str, Value]
-) -> dict[str, Value]:
+def _arguments(name: str, parameters: str, args: tuple[Value, ...], keywords: dict[str, Value]) -> dict[str, Value]:
     """Return the arguments by name. Surplus ones are dropped."""
     names = parameters.split()
     if name in QUANTIZED:

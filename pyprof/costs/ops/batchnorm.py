@@ -109,9 +109,7 @@ def native_batch_norm_backward(
     >>> native_batch_norm_backward(x, x, c, c, c, c, c, True, 1e-5)  # 3·24 + 3·3
     Cost(flops=216, bytes=324)
     """
-    return backward(
-        input, weight, weight, 9 if train else 5 if weight is not None else 1, output_mask, grad_out
-    )
+    return backward(input, weight, weight, 9 if train else 5 if weight is not None else 1, output_mask, grad_out)
 
 
 @cost("cudnn_batch_norm_backward", "miopen_batch_norm_backward")
@@ -136,9 +134,7 @@ def batch_norm_backward(
     >>> batch_norm_backward(x, x, c, c, c, c, c, True, 1e-5, (True, True, True), c)
     Cost(flops=216, bytes=324)
     """
-    return backward(
-        input, weight, weight, 9 if update else 5 if weight is not None else 1, output_mask, grad_out
-    )
+    return backward(input, weight, weight, 9 if update else 5 if weight is not None else 1, output_mask, grad_out)
 
 
 @cost("torch.nn.functional.instance_norm")

@@ -68,9 +68,7 @@ def to(
     >>> to(Tensor((4,), "float16"), Tensor((1,), "float32")), to(Tensor((4,), "float16"), "cuda:0")
     (Cost(flops=0, bytes=24), Cost(flops=0, bytes=None))
     """
-    arguments = [
-        value for value in (*args, dtype, device, other) if value is not None and not isinstance(value, bool)
-    ]
+    arguments = [value for value in (*args, dtype, device, other) if value is not None and not isinstance(value, bool)]
     flags = [value for value in args if isinstance(value, bool)]  # non_blocking, copy
     dtypes = [name for value in arguments if (name := _named_dtype(value)) is not None]
     return _conversion(input, dtypes, copy is True or flags[1:2] == [True], len(arguments) > len(dtypes))

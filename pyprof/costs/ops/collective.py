@@ -187,9 +187,7 @@ def functional_all_to_all(
     >>> functional_all_to_all(Tensor((8, 2), "float32"), (3, 3), (4, 4), "0")
     Cost(flops=0, bytes=112)
     """
-    rows = (
-        [n for n in output_split_sizes if isinstance(n, int)] if isinstance(output_split_sizes, tuple) else []
-    )
+    rows = [n for n in output_split_sizes if isinstance(n, int)] if isinstance(output_split_sizes, tuple) else []
     output = Tensor((sum(rows), *input.shape[1:]), input.dtype) if rows else like(input)
     return Cost(0, bytes_of(input, output))
 

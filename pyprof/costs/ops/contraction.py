@@ -116,9 +116,7 @@ def _from_lists(arguments: tuple[Value, ...]) -> tuple[str, tuple[Value, ...]]:
 
 def _is_path(value: Value, operands: int) -> bool:
     """Return whether an argument is the dispatcher's path: two positions per contraction."""
-    return (
-        isinstance(value, tuple) and len(value) == 2 * (operands - 1) and all(type(i) is int for i in value)
-    )
+    return isinstance(value, tuple) and len(value) == 2 * (operands - 1) and all(type(i) is int for i in value)
 
 
 def _pair(
@@ -138,9 +136,7 @@ def _pair(
     return flops, shared & requested
 
 
-def _indices(
-    equation: str, shapes: list[tuple[int, ...]]
-) -> tuple[list[list[str]], list[str], dict[str, int]]:
+def _indices(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[list[str]], list[str], dict[str, int]]:
     """Return the index names of each operand and of the output, and their sizes. "..." becomes numbered names."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
@@ -173,9 +169,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Value = 2, out: Value = None) -> Cost:
     >>> tensordot(Tensor((2, 3, 4), "float32"), Tensor((3, 4, 5), "float32"))  # 2·2·5·12; (24 + 60 + 10)·4
     Cost(flops=240, bytes=376)
     """
-    if isinstance(out, tuple) and not isinstance(
-        out, Tensor
-    ):  # the dispatcher gives the two lists by themselves
+    if isinstance(out, tuple) and not isinstance(out, Tensor):  # the dispatcher gives the two lists by themselves
         dims = (dims, out)
     if isinstance(dims, tuple):
         first, second = (tuple(as_int(d) for d in side) for side in dims if isinstance(side, tuple))

@@ -172,9 +172,7 @@ def convolution_mode(
 
 
 @cost("_nnpack_spatial_convolution")
-def nnpack_convolution(
-    input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, stride: Value = 1
-) -> Cost:
+def nnpack_convolution(input: Tensor, weight: Tensor, bias: Tensor | None, padding: Value, stride: Value = 1) -> Cost:
     """Source: aten::_nnpack_spatial_convolution.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
@@ -363,9 +361,7 @@ def convolution_backward_overrideable(
 
 
 def _parts(grad_output: Tensor, input: Tensor, weight: Tensor, output_mask: Value, *settings: Value) -> Cost:
-    mask = (
-        output_mask if isinstance(output_mask, tuple) and not isinstance(output_mask, Tensor) else (True,) * 3
-    )
+    mask = output_mask if isinstance(output_mask, tuple) and not isinstance(output_mask, Tensor) else (True,) * 3
     require(len(mask) == 3, "output_mask has three parts")
     whole = convolve(input, weight, None, *settings)
     bias = Tensor((grad_output.shape[1 - len(weight.shape)],), weight.dtype)

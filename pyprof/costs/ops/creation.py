@@ -144,7 +144,7 @@ def fill(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
 @cost("normal")
 def normal(
     mean: Value, std: Value = 1.0, size: Value = None, dtype: Value = None, *parameters: Value, inplace: bool = False
-) -> Cost:  # fmt: skip
+) -> Cost:
     """normal_ overwrites; with tensors of parameters a result as large as both broadcast; numbers and a size.
 
     Source: torch.normal.
@@ -224,9 +224,7 @@ def randperm(n: Value, *parameters: Value, dtype: Value = None) -> Cost:
 
 
 @cost("randint")
-def randint(
-    *args: Value, size: Value = None, high: Value = None, low: Value = 0, dtype: Value = None
-) -> Cost:
+def randint(*args: Value, size: Value = None, high: Value = None, low: Value = 0, dtype: Value = None) -> Cost:
     """(high, size) or (low, high, size). Source: torch.randint.
 
     >>> randint(10, (4, 8)), randint(0, 10, (4, 8), 3, None, None, False)
@@ -240,9 +238,7 @@ def randint(
     return _written(sizes((shape,)), chosen_dtype(dtype, "int64"))
 
 
-@cost(
-    "poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "_standard_gamma_grad", "_dirichlet_grad"
-)
+@cost("poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "_standard_gamma_grad", "_dirichlet_grad")
 def drawn(input: Tensor, *parameters: Value) -> Cost:
     """One random number per parameter; generating it is not counted. Source: torch.poisson.
 

@@ -63,9 +63,7 @@ def pdist_backward(grad: Tensor, input: Tensor, p: Value, pdist: Tensor) -> Cost
 
 
 @cost("pairwise_distance")
-def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: Value = 2.0, eps: Value = 1e-6, keepdim: Value = False
-) -> Cost:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: Value = 2.0, eps: Value = 1e-6, keepdim: Value = False) -> Cost:
     """Between rows of the same number: subtract, add eps, power, add. Source: torch.nn.functional.pairwise_distance.
 
     >>> pairwise_distance(Tensor((4, 3), "float32"), Tensor((4, 3), "float32"))  # 48 + 4

@@ -35,11 +35,7 @@ def embedding(
     Cost(flops=0, bytes=120)
     """
     rows = _gathered(input, weight)
-    dgrad = (
-        Cost(0, bytes_of(rows, input, rows))
-        if sparse
-        else Cost(rows.numel, bytes_of(rows, input, like(weight)))
-    )
+    dgrad = Cost(0, bytes_of(rows, input, rows)) if sparse else Cost(rows.numel, bytes_of(rows, input, like(weight)))
     return Cost(0, bytes_of(input, rows, rows), dgrad=dgrad)
 
 
@@ -60,9 +56,7 @@ def dispatched_embedding(
 
 
 @cost("embedding_dense_backward", "embedding_backward")
-def embedding_dense_backward(
-    grad_output: Tensor, indices: Tensor, num_weights: Value, *parameters: Value
-) -> Cost:
+def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: Value, *parameters: Value) -> Cost:
     """Source: aten::embedding_dense_backward.
 
     >>> embedding_dense_backward(Tensor((4, 8, 16), "float32"), Tensor((4, 8), "int64"), 1000)
@@ -72,9 +66,7 @@ def embedding_dense_backward(
     return Cost(grad_output.numel, bytes_of(grad_output, indices, table))
 
 
-def _bag(
-    input: Tensor, weight: Tensor, offsets: Tensor | None, include_last: Value, scales: Tensor | None
-) -> Cost:
+def _bag(input: Tensor, weight: Tensor, offsets: Tensor | None, include_last: Value, scales: Tensor | None) -> Cost:
     rows = _gathered(input, weight)
     if len(input.shape) == 2:
         bags = input.shape[0]
@@ -116,9 +108,7 @@ def dispatched_embedding_bag(
     return _bag(indices, weight, offsets, include_last_offset, per_sample_weights)
 
 
-def _bag_backward(
-    grad: Tensor, indices: Tensor, rows: int, scales: Tensor | None, sparse: bool, *read: Tensor
-) -> Cost:
+def _bag_backward(grad: Tensor, indices: Tensor, rows: int, scales: Tensor | None, sparse: bool, *read: Tensor) -> Cost:
     """Return the cost of adding the gradient row of a bag to every row that it gathered."""
     width = grad.shape[-1]
     part = Tensor((indices.numel, width), grad.dtype)

@@ -79,9 +79,7 @@ def _one(way: str) -> Callable[..., Cost]:
 
 
 def _several(way: str, default: Value) -> Callable[..., Cost]:
-    def several(
-        input: Tensor, s: Value = None, dim: Value = default, norm: Value = None, out: Value = None
-    ) -> Cost:
+    def several(input: Tensor, s: Value = None, dim: Value = default, norm: Value = None, out: Value = None) -> Cost:
         return _transform(input, way, s, dim)
 
     return several
@@ -103,9 +101,7 @@ fft, rfft = _one("c2c"), _one("r2c")
 
 
 @cost("_fft_c2c")
-def fft_c2c(
-    input: Tensor, dim: Value, normalization: Value = 0, forward: Value = True, out: Value = None
-) -> Cost:
+def fft_c2c(input: Tensor, dim: Value, normalization: Value = 0, forward: Value = True, out: Value = None) -> Cost:
     """Source: aten::_fft_c2c.
 
     >>> fft_c2c(Tensor((3, 8), "complex64"), (1,), 0, True)
@@ -115,9 +111,7 @@ def fft_c2c(
 
 
 @cost("_fft_r2c")
-def fft_r2c(
-    input: Tensor, dim: Value, normalization: Value = 0, onesided: Value = True, out: Value = None
-) -> Cost:
+def fft_r2c(input: Tensor, dim: Value, normalization: Value = 0, onesided: Value = True, out: Value = None) -> Cost:
     """Source: aten::_fft_r2c.
 
     >>> fft_r2c(Tensor((3, 8), "float32"), (1,), 0, True), fft_r2c(Tensor((3, 8), "float32"), (1,), 0, False)
@@ -137,9 +131,7 @@ def fft_c2r(input: Tensor, dim: Value, normalization: Value, last_dim_size: Valu
     return _transform(input, "c2r", (*(-1,) * (many - 1), as_int(last_dim_size)), dim)
 
 
-def _frames(
-    input: Tensor, n_fft: Value, hop_length: Value, center: bool, onesided: Value
-) -> tuple[int, int, int, int]:
+def _frames(input: Tensor, n_fft: Value, hop_length: Value, center: bool, onesided: Value) -> tuple[int, int, int, int]:
     """Return the numbers of signals, frames, points of a transform, and result bins."""
     n = as_int(n_fft)
     hop = n // 4 if hop_length is None else as_int(hop_length)

@@ -44,9 +44,7 @@ def mkldnn_linear_backward_input(input_size: Value, grad_output: Tensor, weight:
     >>> mkldnn_linear_backward_input((6, 8), Tensor((6, 5), "float32"), Tensor((5, 8), "float32"))
     Cost(flops=480, bytes=472)
     """
-    return linear_backward(
-        Tensor(sizes((input_size,)), weight.dtype), grad_output, weight, (True, False, False)
-    )
+    return linear_backward(Tensor(sizes((input_size,)), weight.dtype), grad_output, weight, (True, False, False))
 
 
 @cost("mkldnn_linear_backward_weights")
@@ -73,8 +71,7 @@ def matmul_backward(grad: Tensor, input: Tensor, other: Tensor, mask: Value = No
     return backward_sum(*(part for part, on in zip((whole.dgrad, whole.wgrad), _on(mask, 2)) if on))
 
 
-@cost("mkldnn_linear", "mkldnn::_linear_pointwise", "onednn::linear_dynamic_fp16",
-      "onednn::linear_relu_dynamic_fp16")  # fmt: skip
+@cost("mkldnn_linear", "mkldnn::_linear_pointwise", "onednn::linear_dynamic_fp16", "onednn::linear_relu_dynamic_fp16")
 def linear_pointwise(input: Tensor, weight: Tensor, bias: Value = None, *epilogue: Value) -> Cost:
     """y = f(x Wᵀ + b): the epilogue f is free. Its binary form reads another operand, which is the second argument.
 
@@ -123,13 +120,9 @@ def convolution_pointwise(input: Tensor, weight: Tensor, bias: Value, *parameter
     else:
         remaining = list(parameters)
     padding, stride, dilation, groups = remaining[:4]
-    plain = conv2d(
-        input, weight, bias if isinstance(bias, Tensor) else None, stride, padding, dilation, groups
-    )
+    plain = conv2d(input, weight, bias if isinstance(bias, Tensor) else None, stride, padding, dilation, groups)
     other_bytes = bytes_of(other)
-    return Cost(
-        plain.flops, None if plain.bytes is None or other_bytes is None else plain.bytes + other_bytes
-    )
+    return Cost(plain.flops, None if plain.bytes is None or other_bytes is None else plain.bytes + other_bytes)
 
 
 @cost("cudnn_convolution_add_relu", "miopen_convolution_add_relu")

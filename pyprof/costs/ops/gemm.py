@@ -32,11 +32,7 @@ def product(flops: int, a: Tensor, b: Tensor, output: Tensor, added: Tensor | No
     if added is not None:
         same = added.shape == output.shape  # the gradient passes through as it is
         grad = Tensor(added.shape, added.dtype)
-        bgrad = (
-            Cost(0, 0, basis="view")
-            if same
-            else Cost(output.numel * (1 if real else 2), bytes_of(output, grad))
-        )
+        bgrad = Cost(0, 0, basis="view") if same else Cost(output.numel * (1 if real else 2), bytes_of(output, grad))
     return Cost(flops, bytes_of(a, b, output, added), dgrad=part, wgrad=part, bgrad=bgrad)
 
 
@@ -167,9 +163,7 @@ def baddbmm(
 
 
 @cost("addbmm")
-def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
-) -> Cost:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None) -> Cost:
     """beta·input + alpha·(sum of the B products): one product with K·B terms. Source: torch.addbmm.
 
     >>> t = lambda *shape: Tensor(shape, "float32")
@@ -194,9 +188,7 @@ def mv(input: Tensor, vec: Tensor, out: Value = None) -> Cost:
 
 
 @cost("addmv")
-def addmv(
-    input: Tensor, mat: Tensor, vec: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
-) -> Cost:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None) -> Cost:
     """beta·input + alpha·(mat·vec). Source: torch.addmv.
 
     >>> addmv(Tensor((4,), "float32"), Tensor((4, 3), "float32"), Tensor((3,), "float32"))
@@ -243,9 +235,7 @@ def vecdot(input: Tensor, other: Tensor, dim: Value = -1, out: Value = None) -> 
 
 
 @cost("addr")
-def addr(
-    input: Tensor, vec1: Tensor, vec2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None
-) -> Cost:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: Value = 1, alpha: Value = 1, out: Value = None) -> Cost:
     """beta·input + alpha·(vec1·vec2ᵀ): a product and a sum per element. Source: torch.addr.
 
     >>> addr(Tensor((4, 3), "float32"), Tensor((4,), "float32"), Tensor((3,), "float32"))  # (12 + 4 + 3 + 12)·4

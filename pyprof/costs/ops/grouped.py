@@ -149,9 +149,7 @@ def multi_dot(*matrices: Value, tensors: Value = None, out: Value = None) -> Cos
     for length in range(1, n):
         for i in range(n - length):
             j = i + length
-            best[i][j] = min(
-                best[i][k] + best[k + 1][j] + sides[i] * sides[k + 1] * sides[j + 1] for k in range(i, j)
-            )
+            best[i][j] = min(best[i][k] + best[k + 1][j] + sides[i] * sides[k + 1] * sides[j + 1] for k in range(i, j))
     output = Tensor((*first[: len(first) - 1], *last[1:]), parts[0].dtype)
     return Cost(2 * best[0][-1], bytes_of(*parts, output))
 
@@ -175,9 +173,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     moved = bytes_of(input1, input2, weight, output)
     n = prod(rows)
     dgrad = Cost(2 * 2 * n * o * i * j + 2 * n * o * (i + j), moved)
-    wgrad = Cost(
-        n * o * j + 2 * n * o * i * j, moved
-    )  # g·x₂, then its outer products with x₁, summed over rows
+    wgrad = Cost(n * o * j + 2 * n * o * i * j, moved)  # g·x₂, then its outer products with x₁, summed over rows
     bgrad = None if bias is None else Cost(output.numel, bytes_of(output, bias))
     whole = bytes_of(input1, input2, weight, bias, output)
     return Cost(2 * n * o * j * (i + 1), whole, dgrad=dgrad, wgrad=wgrad, bgrad=bgrad)

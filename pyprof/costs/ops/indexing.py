@@ -111,9 +111,7 @@ def scatter(
     (Cost(flops=0, bytes=256), Cost(flops=0, bytes=384))
     """
     require(len(index.shape) == len(input.shape), "indices do not fit")
-    return placed(
-        input, (index,), index.numel, value if src is None else src, inplace, isinstance(reduce, str)
-    )
+    return placed(input, (index,), index.numel, value if src is None else src, inplace, isinstance(reduce, str))
 
 
 @cost("scatter_add")
@@ -167,9 +165,7 @@ def index_copy(
 def _selected(shape: Shape, items: tuple[Value, ...], none_is_all: bool) -> int | None:
     """Return the number of elements that an index selects; None if it depends on a mask. A tuple in the index is a
     list of numbers."""
-    used = sum(
-        len(i.shape) if isinstance(i, Tensor) and i.dtype == "bool" else 1 for i in items if not _is_dots(i)
-    )
+    used = sum(len(i.shape) if isinstance(i, Tensor) and i.dtype == "bool" else 1 for i in items if not _is_dots(i))
     used -= 0 if none_is_all else sum(i is None for i in items)
     require(used <= len(shape) and sum(map(_is_dots, items)) < 2, "too many indices")
     count, at = 1, 0
@@ -282,9 +278,7 @@ def index_reduce(
 
 
 @cost("put")
-def put(
-    input: Tensor, index: Tensor, source: Tensor, accumulate: Value = False, inplace: bool = False
-) -> Cost:
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: Value = False, inplace: bool = False) -> Cost:
     """Elements of the flattened tensor. Source: torch.Tensor.put_.
 
     >>> put(Tensor((4, 8), "float32"), Tensor((3,), "int64"), Tensor((3,), "float32"), inplace=True)

@@ -34,9 +34,7 @@ from pyprof.costs.reasons import selects
 _NAME = re.compile(r"triton_(?:poi|red|per)_fused_(\w+)_\d+$")
 _ELEMENTS = 1 << 12  # of the tensor by which the FLOPs per element are looked up
 # Families whose operators do arithmetic on the elements of a loop. Others (products) are named for their origin.
-_LOOPS = frozenset(
-    ["activation", "cast", "dropout", "loss", "norm", "pointwise", "reduction", "softmax", "special"]
-)
+_LOOPS = frozenset(["activation", "cast", "dropout", "loss", "norm", "pointwise", "reduction", "softmax", "special"])
 _BY_INDEX = frozenset(["embedding", "indexing", "loss"])  # families whose operators take indices
 
 

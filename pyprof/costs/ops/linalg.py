@@ -257,9 +257,11 @@ def _checked(plain: Callable[..., Cost]) -> Callable[..., Cost]:
 
 
 for _plain, _names in {
-    cholesky: ("linalg_cholesky_ex",), inverse: ("linalg_inv_ex",), ldl_factor: ("linalg_ldl_factor_ex",),
+    cholesky: ("linalg_cholesky_ex",),
+    inverse: ("linalg_inv_ex",),
+    ldl_factor: ("linalg_ldl_factor_ex",),
     lu_factor: ("linalg_lu_factor_ex", "_lu_with_info"),
-}.items():  # fmt: skip
+}.items():
     cost(*_names)(_checked(_plain))
 
 

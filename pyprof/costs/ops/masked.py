@@ -59,7 +59,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Cost:
     return Cost(0, None)
 
 
-@cost("select_backward", "slice_backward", "unfold_backward", "diagonal_backward", "as_strided_backward")  # fmt: skip
+@cost("select_backward", "slice_backward", "unfold_backward", "diagonal_backward", "as_strided_backward")
 def slice_backward(grad_output: Tensor, input_sizes: Value, *parameters: Value) -> Cost:
     """The gradient of a view scattered into zeros: reads it, writes a gradient as large as the source.
 
@@ -113,9 +113,7 @@ def diag(input: Tensor, *parameters: Value) -> Cost:
 
 
 @cost("repeat_interleave")
-def repeat_interleave(
-    input: Tensor, repeats: Value = None, dim: Value = None, output_size: Value = None
-) -> Cost:
+def repeat_interleave(input: Tensor, repeats: Value = None, dim: Value = None, output_size: Value = None) -> Cost:
     """Every element several times; with a tensor of repeats the size depends on data. Source: torch.repeat_interleave.
 
     >>> repeat_interleave(Tensor((4,), "float32"), 3)

@@ -43,14 +43,8 @@ def _foreach(flops: int, overwrites: bool, scales: bool) -> Callable[..., Cost]:
         first = tensors_in((input,))
         inputs = tensors_in((*operands, *keywords.values()))
         require(isinstance(input, tuple) and bool(first), "a list of tensors is expected")
-        lists = [
-            value
-            for value in (*operands, *keywords.values())
-            if isinstance(value, tuple) and tensors_in(value)
-        ]
-        require(
-            all(len(tensors_in(value)) == len(first) for value in lists), "lists of one length are expected"
-        )
+        lists = [value for value in (*operands, *keywords.values()) if isinstance(value, tuple) and tensors_in(value)]
+        require(all(len(tensors_in(value)) == len(first) for value in lists), "lists of one length are expected")
         read = inputs if overwrites else [*first, *inputs]
         factor = operands[1] if len(operands) > 1 and tensors_in(operands[:1]) else alpha
         per_element = flops + int(scales and not isinstance(factor, Tensor) and factor not in (1, None))
@@ -109,9 +103,7 @@ def _step(flops: int, input: Value, grads: Value, state: list[Value], steps: Val
     require(0 < len(weights) == len(gradients), "lists of one length are expected")
     written = [like(t) for t in (*weights, *state_tensors)]
     total = sum(t.numel for t in weights)
-    return Cost(
-        flops * total, bytes_of(*weights, *gradients, *state_tensors, *written, *tensors_in((steps,)))
-    )
+    return Cost(flops * total, bytes_of(*weights, *gradients, *state_tensors, *written, *tensors_in((steps,))))
 
 
 @cost("_fused_adamw")
@@ -192,9 +184,7 @@ def apex_adam(p: Tensor, out_p: Tensor, m: Tensor, v: Tensor, g: Tensor, *settin
     """
     cost_of_step = _step(13, p, g, [m, v])
     copy = out_p.bytes
-    return Cost(
-        cost_of_step.flops, None if cost_of_step.bytes is None or copy is None else cost_of_step.bytes + copy
-    )
+    return Cost(cost_of_step.flops, None if cost_of_step.bytes is None or copy is None else cost_of_step.bytes + copy)
 
 
 @cost("_amp_foreach_non_finite_check_and_unscale")

@@ -57,19 +57,17 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, heads: int, lengths: Leng
     require(key.shape[-1] == d and heads > 0 and query_heads % heads == 0, "heads do not fit")
     require(lengths.queries <= tokens, "there are fewer queries than the annotation says")
     parts = [
-        Tensor((lengths.queries, query_heads, d), query.dtype), Tensor((lengths.queries, query_heads, dv), query.dtype),
-        Tensor((lengths.keys, heads, d), key.dtype), Tensor((lengths.keys, heads, dv), value.dtype),
-    ]  # fmt: skip
+        Tensor((lengths.queries, query_heads, d), query.dtype),
+        Tensor((lengths.queries, query_heads, dv), query.dtype),
+        Tensor((lengths.keys, heads, d), key.dtype),
+        Tensor((lengths.keys, heads, dv), value.dtype),
+    ]
     moved = total(part.bytes for part in parts)
     return Cost(2 * lengths.pairs * query_heads * (d + dv), moved, basis="approximate")
 
 
-@cost(
-    "vllm::unified_attention_with_output", "vllm::unified_attention", "sglang::unified_attention_with_output"
-)
-def unified_attention(
-    query: Tensor, key: Tensor, value: Tensor, *parameters: Value, lengths: Value = None
-) -> Cost:
+@cost("vllm::unified_attention_with_output", "vllm::unified_attention", "sglang::unified_attention_with_output")
+def unified_attention(query: Tensor, key: Tensor, value: Tensor, *parameters: Value, lengths: Value = None) -> Cost:
     """A layer, prefill and generation together; queries, keys and values of the new tokens are arguments. The cache may
     have a narrower type. Source: vLLM, model_executor/layers/attention/attention.py.
 
@@ -98,9 +96,7 @@ def paged_attention_ragged(
 
 
 @cost("aiter::mha_batch_prefill")
-def mha_batch_prefill(
-    query: Tensor, key: Tensor, value: Tensor, *parameters: Value, lengths: Value = None
-) -> Cost:
+def mha_batch_prefill(query: Tensor, key: Tensor, value: Tensor, *parameters: Value, lengths: Value = None) -> Cost:
     """A batch with prefill; the caches end in (Hkv, D). Source: ROCm/aiter, aiter/ops/mha.py.
 
     >>> q, cache = Tensor((4, 4, 16), "float16"), Tensor((100, 2, 16), "float16")

@@ -159,18 +159,14 @@ COMPARISON = (
 )  # fmt: skip
 
 
-def _unary(
-    flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None
-) -> Callable[..., Cost]:
+def _unary(flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None) -> Callable[..., Cost]:
     def unary(input: Tensor, *parameters: Value, inplace: bool = False) -> Cost:
         return elementwise((input,), flops, dtype, derivative, inplace, floats)
 
     return unary
 
 
-def _binary(
-    flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None
-) -> Callable[..., Cost]:
+def _binary(flops: int, derivative: Derivative | None, floats: bool, dtype: str | None = None) -> Callable[..., Cost]:
     def binary(input: Value, other: Value, *parameters: Value, inplace: bool = False) -> Cost:
         return elementwise((input, other), flops, dtype, derivative, inplace, floats)
 
@@ -198,18 +194,14 @@ def add(input: Value, other: Value, alpha: Value = 1, out: Value = None, inplace
     >>> add(Tensor((3, 4), "float32"), Tensor((4,), "float32")).dgrad  # sum over 3 rows: 12 read, 4 written
     Cost(flops=12, bytes=64)
     """
-    if isinstance(alpha, Tensor) and not isinstance(
-        other, Tensor
-    ):  # add(input, alpha, other), torch before 1.5
+    if isinstance(alpha, Tensor) and not isinstance(other, Tensor):  # add(input, alpha, other), torch before 1.5
         other, alpha = alpha, other
     scaled = int(not isinstance(alpha, Tensor) and alpha not in (1, None))
     return elementwise((input, other), 1 + scaled, None, Derivative((0, scaled)), inplace)
 
 
 @cost("div", "divide")
-def div(
-    input: Value, other: Value, rounding_mode: Value = None, out: Value = None, inplace: bool = False
-) -> Cost:
+def div(input: Value, other: Value, rounding_mode: Value = None, out: Value = None, inplace: bool = False) -> Cost:
     """input / other; integers become floats unless the quotient is rounded, one more operation. Source: torch.div.
 
     >>> div(Tensor((4,), "int64"), 2), div(Tensor((4,), "int64"), 2, rounding_mode="floor")
@@ -221,9 +213,7 @@ def div(
 
 
 @cost("isclose")
-def isclose(
-    input: Tensor, other: Tensor, rtol: Value = None, atol: Value = None, equal_nan: Value = None
-) -> Cost:
+def isclose(input: Tensor, other: Tensor, rtol: Value = None, atol: Value = None, equal_nan: Value = None) -> Cost:
     """|input - other| <= atol + rtol·|other|: 6 per element. Source: torch.isclose.
 
     >>> isclose(Tensor((4,), "float32"), Tensor((4,), "float32"))
@@ -246,9 +236,7 @@ def addcmul(
     >>> addcmul(Tensor((4,), "float32"), Tensor((4,), "float32"), Tensor((4,), "float32"))
     Cost(flops=12, bytes=64)
     """
-    if isinstance(value, Tensor) and not isinstance(
-        tensor1, Tensor
-    ):  # (input, value, tensor1, tensor2), before 1.5
+    if isinstance(value, Tensor) and not isinstance(tensor1, Tensor):  # (input, value, tensor1, tensor2), before 1.5
         tensor1, tensor2, value = tensor2, value, tensor1
     return elementwise(
         (input, as_tensor(tensor1), as_tensor(tensor2)),
@@ -292,9 +280,7 @@ def where_method(input: Tensor, condition: Tensor, other: Value) -> Cost:
 
 
 @cost("clamp", "clip")
-def clamp(
-    input: Tensor, min: Value = None, max: Value = None, out: Value = None, inplace: bool = False
-) -> Cost:
+def clamp(input: Tensor, min: Value = None, max: Value = None, out: Value = None, inplace: bool = False) -> Cost:
     """One min or max per bound. Source: torch.clamp.
 
     >>> clamp(Tensor((4,), "float32"), 0, 1)

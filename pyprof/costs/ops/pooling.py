@@ -150,9 +150,7 @@ def _adaptive_max_pool(n: int) -> Callable[..., Cost]:
 
 
 def _adaptive_max_pool_with_indices(n: int) -> Callable[..., Cost]:
-    def adaptive_max_pool_with_indices(
-        input: Tensor, output_size: Value, return_indices: Value = True
-    ) -> Cost:
+    def adaptive_max_pool_with_indices(input: Tensor, output_size: Value, return_indices: Value = True) -> Cost:
         return _adaptive_max_pool(n)(input, output_size, True)
 
     return adaptive_max_pool_with_indices
@@ -178,15 +176,12 @@ def _register(n: int) -> None:
     cost(f"mkldnn_max_pool{d}_backward")(_mkldnn_max_pool_backward)
     cost(f"avg_pool{d}")(_avg_pool(n))
     cost(f"avg_pool{d}_backward")(_avg_pool_backward(n))
-    cost(f"adaptive_avg_pool{d}", f"_adaptive_avg_pool{d}", f"mkldnn_adaptive_avg_pool{d}")(
-        _adaptive_avg_pool(n)
+    cost(f"adaptive_avg_pool{d}", f"_adaptive_avg_pool{d}", f"mkldnn_adaptive_avg_pool{d}")(_adaptive_avg_pool(n))
+    cost(f"_adaptive_avg_pool{d}_backward", f"adaptive_avg_pool{d}_backward", f"mkldnn_adaptive_avg_pool{d}_backward")(
+        _adaptive_avg_pool_backward(n)
     )
-    cost(f"_adaptive_avg_pool{d}_backward", f"adaptive_avg_pool{d}_backward",
-         f"mkldnn_adaptive_avg_pool{d}_backward")(_adaptive_avg_pool_backward(n))  # fmt: skip
     cost(f"adaptive_max_pool{d}")(_adaptive_max_pool(n))
-    cost(f"adaptive_max_pool{d}_with_indices", f"aten::adaptive_max_pool{d}")(
-        _adaptive_max_pool_with_indices(n)
-    )
+    cost(f"adaptive_max_pool{d}_with_indices", f"aten::adaptive_max_pool{d}")(_adaptive_max_pool_with_indices(n))
 
 
 for _n in (1, 2, 3):

@@ -49,17 +49,13 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Value, reduce_range: Value
 
 
 @cost("quantize_per_channel")
-def quantize_per_channel(
-    input: Tensor, scales: Tensor, zero_points: Tensor, axis: Value, dtype: Value
-) -> Cost:
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: Value, dtype: Value) -> Cost:
     """Source: torch.quantize_per_channel.
 
     >>> quantize_per_channel(Tensor((4, 8), "float32"), Tensor((4,), "float64"), Tensor((4,), "int64"), 0, 12)
     Cost(flops=160, bytes=224)
     """
-    return Cost(
-        5 * input.numel, bytes_of(input, scales, zero_points, Tensor(input.shape, chosen_dtype(dtype, None)))
-    )
+    return Cost(5 * input.numel, bytes_of(input, scales, zero_points, Tensor(input.shape, chosen_dtype(dtype, None))))
 
 
 @cost("dequantize")
@@ -147,8 +143,9 @@ def fake_quantize_learnable_backward(
     return Cost(10 * input.numel, moved)
 
 
-@cost("fused_moving_avg_obs_fake_quant", "_fused_moving_avg_obs_fq_helper",
-      "_fused_moving_avg_obs_fq_helper_functional")  # fmt: skip
+@cost(
+    "fused_moving_avg_obs_fake_quant", "_fused_moving_avg_obs_fq_helper", "_fused_moving_avg_obs_fq_helper_functional"
+)
 def fused_observer(input: Tensor, *parameters: Value) -> Cost:
     """Minimum and maximum (2 per element), then fake quantisation. Running values are a few numbers, read and not
     counted as written. Source: aten::_fused_moving_avg_obs_fq_helper.

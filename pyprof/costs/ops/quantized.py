@@ -116,9 +116,7 @@ def quantized_group_norm(
 
 
 @cost("quantized::instance_norm")
-def quantized_instance_norm(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, *parameters: Value
-) -> Cost:
+def quantized_instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, *parameters: Value) -> Cost:
     """Source: quantized::instance_norm.
 
     >>> quantized_instance_norm(Tensor((2, 4, 3), "quint8"), None, None, 1e-5, 0.1, 0)

@@ -23,9 +23,7 @@ from pyprof.costs.ops.shapes import (
 )
 
 
-def _loss(
-    operands: tuple[Value, ...], per_element: int, unreduced: Tensor, per_result: int, mode: str
-) -> Cost:
+def _loss(operands: tuple[Value, ...], per_element: int, unreduced: Tensor, per_result: int, mode: str) -> Cost:
     """Return the cost of a loss with `per_element` FLOPs per element of the broadcast operands, and `per_result` per
     element of `unreduced`, the result before the reduction."""
     tensors = [t for t in operands if isinstance(t, Tensor)]
@@ -34,9 +32,7 @@ def _loss(
     reducing = 0 if mode == "none" else unreduced.numel + (mode == "mean")
     gradients = [like(t) for t in tensors if is_float(t.dtype)]
     dgrad = Cost(per_element * n, bytes_of(output, *tensors, *gradients))
-    return Cost(
-        per_element * n + per_result * unreduced.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad
-    )
+    return Cost(per_element * n + per_result * unreduced.numel + reducing, bytes_of(*tensors, output), dgrad=dgrad)
 
 
 def _broadcast_result(*tensors: Tensor) -> Tensor:
@@ -96,9 +92,7 @@ def cosine_embedding_loss(
     whole = _broadcast_result(input1, input2)
     plain = _loss((input1, input2), 6, Tensor(reduced(whole.shape, -1), whole.dtype), 8, mode)
     target_bytes = bytes_of(target)
-    return plain._replace(
-        bytes=None if plain.bytes is None or target_bytes is None else plain.bytes + target_bytes
-    )
+    return plain._replace(bytes=None if plain.bytes is None or target_bytes is None else plain.bytes + target_bytes)
 
 
 @cost("triplet_margin_loss", "triplet_margin_with_distance_loss")
@@ -158,9 +152,7 @@ def gaussian_nll_loss(
     Cost(flops=65, bytes=100)
     """
     operands = (input, target, var)
-    return _loss(
-        operands, 7 + (full is True), _broadcast_result(input, target), 0, reduction_of(reduction=reduction)
-    )
+    return _loss(operands, 7 + (full is True), _broadcast_result(input, target), 0, reduction_of(reduction=reduction))
 
 
 @cost("multilabel_soft_margin_loss")
@@ -193,9 +185,7 @@ def multi_margin_loss(
     >>> multi_margin_loss(Tensor((4, 3), "float32"), Tensor((4,), "int64"))  # 48 + 4 + 5; 48 + 32 + 4
     Cost(flops=57, bytes=84)
     """
-    return dispatched_multi_margin_loss(
-        input, target, p, margin, weight, reduction_of(size_average, reduce, reduction)
-    )
+    return dispatched_multi_margin_loss(input, target, p, margin, weight, reduction_of(size_average, reduce, reduction))
 
 
 @cost("multi_margin_loss")
@@ -252,9 +242,7 @@ def multilabel_margin_loss(
     """
     mode = _reduction(size_average, reduce, reduction)
     rows = Tensor(input.shape[:-1] if mode == "none" else (), input.dtype)
-    return Cost(
-        None, bytes_of(input, target, rows), dgrad=Cost(None, bytes_of(rows, input, target, like(input)))
-    )
+    return Cost(None, bytes_of(input, target, rows), dgrad=Cost(None, bytes_of(rows, input, target, like(input))))
 
 
 @cost("ctc_loss", "_ctc_loss", "_cudnn_ctc_loss", "miopen_ctc_loss")

@@ -35,9 +35,7 @@ class Reduction(NamedTuple):
 
     each: int
     result: int = 0
-    dtype: str | None = (
-        None  # "wide": integers become int64, "float": a floating type, "real": complex becomes real
-    )
+    dtype: str | None = None  # "wide": integers become int64, "float": a floating type, "real": complex becomes real
     backward: int | None = None
     rereads: bool = False
 
@@ -99,9 +97,7 @@ def _over_dims(row: Reduction) -> Callable[..., Cost]:
 
 
 def _dispatched(row: Reduction) -> Callable[..., Cost]:
-    def dispatched(
-        input: Tensor, *args: Value, dim: Value = None, keepdim: Value = False, dtype: Value = None
-    ) -> Cost:
+    def dispatched(input: Tensor, *args: Value, dim: Value = None, keepdim: Value = False, dtype: Value = None) -> Cost:
         """(input, dtype) or (input, dim, keepdim, dtype, out): the number of arguments decides; dimensions are a
         list."""
         if len(args) == 1 and (isinstance(args[0], Other) or not isinstance(args[0], tuple)):
@@ -177,9 +173,7 @@ def var_mean(
 
 
 @cost("max", "min")
-def extreme(
-    input: Tensor, dim: Value = None, keepdim: Value = False, other: Value = None, out: Value = None
-) -> Cost:
+def extreme(input: Tensor, dim: Value = None, keepdim: Value = False, other: Value = None, out: Value = None) -> Cost:
     """Three operators: over everything; over a dimension, with int64 indices; of two tensors. Source: torch.max.
 
     >>> t = Tensor((4, 8), "float32")
@@ -255,9 +249,7 @@ def frobenius_norm(input: Tensor, dim: Value = None, keepdim: Value = False, out
 
 
 @cost("linalg__powsum")
-def powsum(
-    input: Tensor, ord: Value = 2, dim: Value = None, keepdim: Value = False, dtype: Value = None
-) -> Cost:
+def powsum(input: Tensor, ord: Value = 2, dim: Value = None, keepdim: Value = False, dtype: Value = None) -> Cost:
     """Σ |x|^p without the root. Source: aten::linalg__powsum.
 
     >>> powsum(Tensor((4, 8), "float32"))

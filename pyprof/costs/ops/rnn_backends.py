@@ -48,9 +48,7 @@ def gru_pointwise(
     """
     require(input_gates.numel == 3 * hx.numel == hidden_gates.numel, "three gates are expected")
     per_unit = 10 + (6 if input_bias is not None else 0)
-    return Cost(
-        per_unit * hx.numel, bytes_of(input_gates, hidden_gates, hx, input_bias, hidden_bias, like(hx))
-    )
+    return Cost(per_unit * hx.numel, bytes_of(input_gates, hidden_gates, hx, input_bias, hidden_bias, like(hx)))
 
 
 @cost("_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl")

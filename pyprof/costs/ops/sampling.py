@@ -133,9 +133,7 @@ def cudnn_affine_grid_backward(grad: Tensor, N: Value, C: Value, H: Value, W: Va
 
 
 @cost("im2col", "torch.nn.functional.unfold")
-def im2col(
-    input: Tensor, kernel_size: Value, dilation: Value = 1, padding: Value = 0, stride: Value = 1
-) -> Cost:
+def im2col(input: Tensor, kernel_size: Value, dilation: Value = 1, padding: Value = 0, stride: Value = 1) -> Cost:
     """(N, C, H, W) to (N, C·R·S, blocks): copies. The backward adds overlapping blocks. Source: F.unfold.
 
     >>> im2col(Tensor((1, 2, 4, 4), "float32"), (3, 3))  # 32·4 + 18·4·4
@@ -145,8 +143,7 @@ def im2col(
     border, step = ints(padding, 2, 0), ints(stride, 2, 1)
     require(len(input.shape) in (3, 4) and min((*window, *spread, *step)) > 0, "sizes do not fit")
     blocks = prod(
-        (n + 2 * p - d * (r - 1) - 1) // s + 1
-        for n, p, d, r, s in zip(input.shape[-2:], border, spread, window, step)
+        (n + 2 * p - d * (r - 1) - 1) // s + 1 for n, p, d, r, s in zip(input.shape[-2:], border, spread, window, step)
     )
     require(blocks >= 0, "no block fits")
     output = Tensor((*input.shape[:-3], input.shape[-3] * prod(window), blocks), input.dtype)

@@ -45,9 +45,7 @@ def select_copy(input: Tensor, dim: Value, index: Value) -> Cost:
 
 
 @cost("slice_copy")
-def slice_copy(
-    input: Tensor, dim: Value = 0, start: Value = None, end: Value = None, step: Value = 1
-) -> Cost:
+def slice_copy(input: Tensor, dim: Value = 0, start: Value = None, end: Value = None, step: Value = 1) -> Cost:
     """Source: aten::slice_copy.
 
     >>> slice_copy(Tensor((4, 8), "float32"), 1, 0, 8, 2)

@@ -91,9 +91,7 @@ def masked_softmax_backward(grad_output: Tensor, output: Tensor, mask: Tensor, d
 
 
 @cost("gumbel_softmax")
-def gumbel_softmax(
-    logits: Tensor, tau: Value = 1, hard: Value = False, eps: Value = 1e-10, dim: Value = -1
-) -> Cost:
+def gumbel_softmax(logits: Tensor, tau: Value = 1, hard: Value = False, eps: Value = 1e-10, dim: Value = -1) -> Cost:
     """Noise -log(-log u) 4, add and scale 2, softmax 5; hard: a comparison per element and 2 additions.
 
     Source: torch.nn.functional.gumbel_softmax.

@@ -111,9 +111,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: Value = True, *paramet
     n = LU.shape[-1]
     plain = _solved(LU, B, 0, 2 * n * n, left is not False)
     pivot_bytes = bytes_of(pivots)
-    return Cost(
-        plain.flops, None if plain.bytes is None or pivot_bytes is None else plain.bytes + pivot_bytes
-    )
+    return Cost(plain.flops, None if plain.bytes is None or pivot_bytes is None else plain.bytes + pivot_bytes)
 
 
 @cost("lu_solve")

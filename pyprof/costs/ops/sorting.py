@@ -49,9 +49,7 @@ def argsort(input: Tensor, *parameters: Value, dim: Value = -1) -> Cost:
 
 
 @cost("sort")
-def sort(
-    input: Tensor, *parameters: Value, dim: Value = -1, descending: Value = False, stable: Value = None
-) -> Cost:
+def sort(input: Tensor, *parameters: Value, dim: Value = -1, descending: Value = False, stable: Value = None) -> Cost:
     """Values and int64 indices are written. Source: torch.sort.
 
     >>> sort(Tensor((4, 8), "float32"))

@@ -41,9 +41,7 @@ def linalg_svd(A: Tensor, full_matrices: Value = True, driver: Value = None, out
 
 
 @cost("_linalg_svd")
-def linalg_svd_kernel(
-    A: Tensor, full_matrices: Value = False, compute_uv: Value = True, *parameters: Value
-) -> Cost:
+def linalg_svd_kernel(A: Tensor, full_matrices: Value = False, compute_uv: Value = True, *parameters: Value) -> Cost:
     """Source: aten::_linalg_svd.
 
     >>> linalg_svd_kernel(Tensor((9, 6), "float32"), False, False)

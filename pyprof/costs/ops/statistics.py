@@ -247,9 +247,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: Value = 0) -> Cost:
 
 
 @cost("_weight_norm_interface_backward", "_weight_norm_differentiable_backward")
-def weight_norm_backward(
-    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: Value = 0
-) -> Cost:
+def weight_norm_backward(grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: Value = 0) -> Cost:
     """Gradients of v and g. Source: aten::_weight_norm_interface_backward.
 
     >>> v, g = Tensor((4, 8), "float32"), Tensor((4, 1), "float32")

@@ -65,9 +65,7 @@ def batch_norm_gather_stats(
 
 
 @cost("batch_norm_elemt")
-def batch_norm_elemt(
-    input: Tensor, weight: Stat, bias: Stat, mean: Tensor, invstd: Tensor, eps: Value
-) -> Cost:
+def batch_norm_elemt(input: Tensor, weight: Stat, bias: Stat, mean: Tensor, invstd: Tensor, eps: Value) -> Cost:
     """Subtract, scale, and weight and bias. Source: aten::batch_norm_elemt.
 
     >>> c = Tensor((3,), "float32")

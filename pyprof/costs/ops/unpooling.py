@@ -60,9 +60,7 @@ def _fractional_user(n: int, with_indices: bool) -> Callable[..., Cost]:
 
 
 def _fractional_aten(n: int) -> Callable[..., Cost]:
-    def fractional(
-        input: Tensor, kernel_size: Value, output_size: Value, random_samples: Value = None
-    ) -> Cost:
+    def fractional(input: Tensor, kernel_size: Value, output_size: Value, random_samples: Value = None) -> Cost:
         plain = _fractional(input, kernel_size, output_size, n, True)
         samples = bytes_of(random_samples if isinstance(random_samples, Tensor) else None)
         return plain._replace(bytes=None if plain.bytes is None or samples is None else plain.bytes + samples)
@@ -93,9 +91,7 @@ def _max_unpool(n: int) -> Callable[..., Cost]:
         window, border = ints(kernel_size, n), ints(padding, n, 0)
         step = window if stride in (None, ()) else ints(stride, n)
         if output_size is None:
-            image = tuple(
-                (s - 1) * t - 2 * p + k for s, t, p, k in zip(input.shape[-n:], step, border, window)
-            )
+            image = tuple((s - 1) * t - 2 * p + k for s, t, p, k in zip(input.shape[-n:], step, border, window))
         else:
             image = sizes((output_size,))[-n:]
         return _unpool(input, indices, Tensor((*input.shape[:-n], *image), input.dtype))
@@ -123,9 +119,7 @@ for _n in (1, 2, 3):
 
 
 @cost("local_response_norm")
-def local_response_norm(
-    input: Tensor, size: Value, alpha: Value = 1e-4, beta: Value = 0.75, k: Value = 1.0
-) -> Cost:
+def local_response_norm(input: Tensor, size: Value, alpha: Value = 1e-4, beta: Value = 0.75, k: Value = 1.0) -> Cost:
     """x / (k + α·mean of size squares)^β: square, size additions, scale, add, power, divide.
 
     Source: torch.nn.functional.local_response_norm.

@@ -75,9 +75,7 @@ def _upsample(flops: int, aligns: bool) -> Callable[..., Cost]:
 
 
 def _upsample_backward(flops: int) -> Callable[..., Cost]:
-    def upsample_backward(
-        grad_output: Tensor, output_size: Value, input_size: Value, *parameters: Value
-    ) -> Cost:
+    def upsample_backward(grad_output: Tensor, output_size: Value, input_size: Value, *parameters: Value) -> Cost:
         shape = ints(input_size, len(grad_output.shape))
         return Cost(flops * grad_output.numel, bytes_of(grad_output, Tensor(shape, grad_output.dtype)))
 
@@ -113,9 +111,7 @@ def _antialiased(taps: int) -> Callable[..., Cost]:
 
 
 def _antialiased_backward(taps: int) -> Callable[..., Cost]:
-    def antialiased_backward(
-        grad_output: Tensor, output_size: Value, input_size: Value, *parameters: Value
-    ) -> Cost:
+    def antialiased_backward(grad_output: Tensor, output_size: Value, input_size: Value, *parameters: Value) -> Cost:
         source = Tensor(ints(input_size, len(grad_output.shape)), grad_output.dtype)
         return _antialiased(taps)(source, grad_output.shape[-2:])
 

@@ -38,7 +38,7 @@ LIBRARIES = (
         "vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER",
     ),
     (COPIES, r"(memcpy|^copy) ?\w* ?(ptop|p2p|peer)|memcpypeer", "CUPTI, Nsight, roctracer"),
-)  # fmt: skip
+)
 
 
 def names(store: Store) -> Bools:

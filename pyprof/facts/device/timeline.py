@@ -146,9 +146,7 @@ class Activity:
     @cached_property
     def operator_event(self) -> Columns:
         """Operator events, which a recording without a GPU has instead."""
-        return Columns(
-            self, "event", ("id", "name", "operator", "op", "start_ns", "duration_ns"), (OPERATOR,)
-        )
+        return Columns(self, "event", ("id", "name", "operator", "op", "start_ns", "duration_ns"), (OPERATOR,))
 
     def once(self, *names: str) -> dict[str, Column]:
         """Return columns of the events without keeping them."""
@@ -234,9 +232,7 @@ class Activity:
     @cached_property
     def replayed(self) -> tuple[Ints, Ints]:
         """Places of events of graph replays, and the ranges that they belong to."""
-        columns = self.store.columns(
-            f"select event, range from replayed where {self.own('event')} order by event"
-        )
+        columns = self.store.columns(f"select event, range from replayed where {self.own('event')} order by event")
         return np.searchsorted(self.id, columns["event"].values), columns["range"].values
 
     def phases(self, gpu: bool) -> tuple[Ints, Ints, Ints]:
@@ -297,9 +293,11 @@ class Activity:
         """Return the time of selected events: kernels, copies and sets without communication, and communication."""
         kind, apart = self.event["kind"].values, self.communication
         parts = {
-            "kernel": self.kernel & ~apart, "memcpy": (kind == MEMCPY) & ~apart, "memset": kind == MEMSET,
+            "kernel": self.kernel & ~apart,
+            "memcpy": (kind == MEMCPY) & ~apart,
+            "memset": kind == MEMSET,
             "communication": apart,
-        }  # fmt: skip
+        }
         return {name: self.union(part & mask) for name, part in parts.items()}
 
     @cached_property
@@ -343,9 +341,7 @@ class Activity:
             counted &= ~np.isin(piece["text"].values, np.array(other, np.int64))
             start = piece["start_ns"].values[counted]
             unions.append(Union(start, start + piece["duration_ns"].values[counted]))
-        return Union(
-            np.concatenate([one.start for one in unions]), np.concatenate([one.end for one in unions])
-        )
+        return Union(np.concatenate([one.start for one in unions]), np.concatenate([one.end for one in unions]))
 
 
 class Excerpt(Activity):

@@ -84,9 +84,7 @@ def by_cause(activity: Activity, device: int, low: int, high: int) -> dict[str, 
     """Return the starts and ends of the gaps of a device in [low, high), by their cause."""
     own = clipped(gaps(activity, device), low, high)
     return {
-        name: (own.start[mask], own.end[mask])
-        for code, name in enumerate(CAUSES)
-        if (mask := own.cause == code).any()
+        name: (own.start[mask], own.end[mask]) for code, name in enumerate(CAUSES) if (mask := own.cause == code).any()
     }
 
 
@@ -133,11 +131,7 @@ def _read(activity: Activity) -> Gaps:
     columns = store.table("gap", Gaps._fields, *activity.ids("gap"))
     own = Gaps(*(column.values for column in columns.values()))
     known = (own.cause >= 0) & (own.cause < len(CAUSES)) & (own.start <= own.end)
-    if (
-        not known.all()
-        or (np.diff(own.device) < 0).any()
-        or any(one.present is not None for one in columns.values())
-    ):
+    if not known.all() or (np.diff(own.device) < 0).any() or any(one.present is not None for one in columns.values()):
         raise store.damaged("gaps that cannot be")
     return own
 
@@ -172,9 +166,7 @@ class _PlaceNumbers:
         op_ids = dict(activity.store.rows("select id, op_id from operator"))
         texts["op_id"] = [op_ids.get(number) for number in keys["operator"].tolist()]
         texts.loc[texts["operator"].isna(), "op_id"] = None
-        own = [
-            self._rows.setdefault(row, len(self._rows)) for row in texts.itertuples(index=False, name=None)
-        ]
+        own = [self._rows.setdefault(row, len(self._rows)) for row in texts.itertuples(index=False, name=None)]
         merged = table.merge(keys.assign(number=own), how="left", on=list(keys))
         return merged["number"].to_numpy(np.int64)
 
@@ -275,13 +267,15 @@ def _host_places(
     inside = np.where(inside >= 0, inside, own.operator)
     kernel = np.where(queued, _at(activity.event["operator"].values, event), NONE)
     operator = np.where(queued, kernel, np.where(inside >= 0, inside, own.following))
-    return pd.DataFrame({
-        "call": _at(activity.of_calls("name").values, wait),
-        "host": np.where(own.text >= 0, own.text, own.function),
-        "where": np.where(operator < 0, NONE, np.where(queued, 2, np.where(inside >= 0, 0, 1))),
-        "operator": operator,
-        "stack": own.stack,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "call": _at(activity.of_calls("name").values, wait),
+            "host": np.where(own.text >= 0, own.text, own.function),
+            "where": np.where(operator < 0, NONE, np.where(queued, 2, np.where(inside >= 0, 0, 1))),
+            "operator": operator,
+            "stack": own.stack,
+        }
+    )
 
 
 def _at(values: Ints, place: Ints) -> Ints:

@@ -80,9 +80,7 @@ def _operators(store: Store) -> Operators:
                   unassociated from operator order by id"""
     )
     size = rows[-1][0] + 1 if rows else 0
-    table = pd.DataFrame(
-        rows, columns=["id", "type", "module", "stack", "shapes", "direction", "phase", "outside"]
-    )
+    table = pd.DataFrame(rows, columns=["id", "type", "module", "stack", "shapes", "direction", "phase", "outside"])
     codes, names = pd.factorize(table["type"])
     table["weights"] = [_weights(kind, shapes) for kind, shapes in zip(table["type"], table["shapes"])]
     table.loc[table["module"] != "", "stack"] = -1  # a module is called from several lines
@@ -130,9 +128,7 @@ class HostLog:
         """Executions of operators, without what stands for API calls outside of operators."""
         columns = self.store.table("op", ("start_ns", "end_ns", "operator", "thread"), *self._ids)
         thread = np.where(columns["thread"].mask(), columns["thread"].values, -1)
-        spans = Spans(
-            columns["start_ns"].values, columns["end_ns"].values, columns["operator"].values, thread
-        )
+        spans = Spans(columns["start_ns"].values, columns["end_ns"].values, columns["operator"].values, thread)
         return spans.take(self.operators.inside[spans.key])
 
     @cached_property
@@ -155,11 +151,7 @@ class HostLog:
             keep = select(columns)
             selected.append({name: column[keep] for name, column in columns.items()})
         empty = dict.fromkeys((*names, "end_ns", "has_args"), np.empty(0, np.int64))
-        return (
-            {name: np.concatenate([part[name] for part in selected]) for name in selected[0]}
-            if selected
-            else empty
-        )
+        return {name: np.concatenate([part[name] for part in selected]) for name in selected[0]} if selected else empty
 
     @cached_property
     def _texts(self) -> Spans:

@@ -151,9 +151,7 @@ class HostWork:
         """Return the starts and ends of all intervals, in no order."""
         kinds = (self._operators, self._ranges, self._function_times)
         intervals = [one for kind in kinds for one in kind.values()]
-        return np.concatenate(
-            [np.empty(0, np.int64), *(e for one in intervals for e in (one.start, one.end))]
-        )
+        return np.concatenate([np.empty(0, np.int64), *(e for one in intervals for e in (one.start, one.end))])
 
     def at(self, thread: Ints, time: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the innermost operator, range and Python function of threads at moments, -1 for none: PLACE."""

@@ -54,9 +54,7 @@ class Tree(NamedTuple):
 def tree(activity: Activity, texts: dict[int, str]) -> Tree:
     """Return the operator events of a worker; `texts`: all strings of the database by id."""
     events = _events(activity, texts)
-    thread, start, dur = (
-        events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
-    )
+    thread, start, dur = (events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns"))
     order = np.argsort(thread, kind="stable")
     thread, start, end = thread[order], start[order], (start + dur)[order]
     parent, inner, outermost = _nest(activity, thread, start, end)
@@ -120,9 +118,7 @@ def callers(activity: Activity, events: Tree, texts: dict[int, str]) -> Ints:
         traced[number] = isinstance(marker, CallMarker) and bool(marker.trace)
     own = np.where(events.args >= 0, events.args, events.text)
     code = np.where(events.stack >= 0, events.stack, np.where(traced[own], -2 - own, -1))
-    around = np.where(
-        ranges["stack"].mask(), ranges["stack"].values, np.where(traced[described], -2 - described, -1)
-    )
+    around = np.where(ranges["stack"].mask(), ranges["stack"].values, np.where(traced[described], -2 - described, -1))
     begin, length = ranges["start_ns"].values, ranges["duration_ns"].values
     executed = [activity.executed[name].values for name in ("thread", "start_ns", "end_ns", "stack")]
     slack = int(activity.store.meta.get("slack", "0"))
@@ -313,9 +309,7 @@ def enclosing(activity: Activity, texts: dict[int, str], thread: Ints, time: Int
     """Return the operator events of a worker, as in `tree`, and the innermost one around each moment: a time in ns on a
     thread."""
     events = _events(activity, texts)
-    event_thread, start, dur = (
-        events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns")
-    )
+    event_thread, start, dur = (events[name].values.astype(np.int64) for name in ("thread", "start_ns", "duration_ns"))
     order = np.argsort(event_thread, kind="stable")
     event_thread, start, end = event_thread[order], start[order], (start + dur)[order]
     parent, at = np.full(len(start), -1, np.int64), np.full(len(time), -1, np.int64)

@@ -70,9 +70,7 @@ def _ranges_of_user(activity: Activity, texts: dict[int, str]) -> _Ranges:
     thread, text = columns["thread"].values, columns["text"].values
     is_user = np.zeros(max(texts, default=0) + 1, bool)
     for number in np.unique(text).tolist():
-        is_user[number] = isinstance(decode(texts[number]), UserMarker | LayerMarker) and not is_step(
-            texts[number]
-        )
+        is_user[number] = isinstance(decode(texts[number]), UserMarker | LayerMarker) and not is_step(texts[number])
     index = np.flatnonzero(is_user[text])
     index = index[np.argsort(thread[index], kind="stable")]
     return _Ranges(*(column.values[index].astype(np.int64) for column in columns.values()))
@@ -127,9 +125,7 @@ def _waiting(activity: Activity) -> dict[int, int]:
     return out
 
 
-def _start_end(
-    activity: Activity, ranges: _Ranges, calls: _Calls, at: Ints, texts: dict[int, str]
-) -> pd.DataFrame:
+def _start_end(activity: Activity, ranges: _Ranges, calls: _Calls, at: Ints, texts: dict[int, str]) -> pd.DataFrame:
     """Return start/end ranges, each with what its thread launched meanwhile. Sets `at` of these calls to a value other
     than -1."""
     sums = {name: np.zeros(len(ranges.start), np.int64) for name in ("kernels", "copies", "busy")}
@@ -138,18 +134,12 @@ def _start_end(
         if thread not in calls.place:
             continue
         place = calls.place[thread]
-        turn = np.full(
-            len(at) + 1, -1, np.int64
-        )  # of each call among those of the thread; the last is of "none"
+        turn = np.full(len(at) + 1, -1, np.int64)  # of each call among those of the thread; the last is of "none"
         turn[place] = np.arange(len(place))
         events = np.flatnonzero(turn[activity.launch] >= 0)
         events = events[np.argsort(turn[activity.launch[events]], kind="stable")]
-        low, high = (
-            np.searchsorted(calls.start[thread], time[members]) for time in (ranges.start, ranges.end)
-        )
-        covered = np.cumsum(
-            np.bincount(low, minlength=len(place) + 1) - np.bincount(high, minlength=len(place) + 1)
-        )
+        low, high = (np.searchsorted(calls.start[thread], time[members]) for time in (ranges.start, ranges.end))
+        covered = np.cumsum(np.bincount(low, minlength=len(place) + 1) - np.bincount(high, minlength=len(place) + 1))
         at[place[covered[:-1] > 0]] = 0
         first, last = (np.searchsorted(turn[activity.launch[events]], bound) for bound in (low, high))
         for row, begin, stop in zip(members.tolist(), first.tolist(), last.tolist()):
@@ -219,9 +209,7 @@ def _push_pop(activity: Activity, ranges: _Ranges, parent: Ints, at: Ints, paths
     return _frame(activity, ranges, paths, sums, span)
 
 
-def _frame(
-    activity: Activity, ranges: _Ranges, paths: list[str], sums: Mapping[str, Ints], span: Ints
-) -> pd.DataFrame:
+def _frame(activity: Activity, ranges: _Ranges, paths: list[str], sums: Mapping[str, Ints], span: Ints) -> pd.DataFrame:
     """Return one row per range; span is -1 for one in which nothing was launched."""
     columns = {
         "worker": activity.worker, "thread": ranges.thread, "path": np.array(paths, object), "kind": ranges.kind,

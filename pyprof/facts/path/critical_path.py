@@ -35,9 +35,7 @@ PARTS = (
     "kernel", "copy or set", "communication", "wait for ranks", "queued", "launch", "host", "api call", "data loader",
     "synchronization", "not recorded",
 )  # fmt: skip
-KERNEL, COPY, COMMUNICATION, RANKS, QUEUED, LAUNCHING, HOST, CALL, LOADER, SYNC, UNRECORDED = range(
-    len(PARTS)
-)
+KERNEL, COPY, COMMUNICATION, RANKS, QUEUED, LAUNCHING, HOST, CALL, LOADER, SYNC, UNRECORDED = range(len(PARTS))
 
 
 class Rank:
@@ -103,10 +101,7 @@ def steps_of(source: Source) -> list[StepEnd]:
     out = []
     for activity, own in activities(source):
         columns = (own.number.tolist(), own.start.tolist(), own.end.tolist(), own.length(activity).tolist())
-        out += [
-            StepEnd(number, activity.worker, start, end, length)
-            for number, start, end, length in zip(*columns)
-        ]
+        out += [StepEnd(number, activity.worker, start, end, length) for number, start, end, length in zip(*columns)]
     return out
 
 

@@ -74,9 +74,7 @@ class Dependencies:
 
     def _released(self, part: slice, returned: Ints) -> Ints:
         end, start = self.activity.end, self.activity.start[part]
-        of_events = [
-            np.where(place >= 0, end[place], NEVER) for place in (self.previous[part], self.other[part])
-        ]
+        of_events = [np.where(place >= 0, end[place], NEVER) for place in (self.previous[part], self.other[part])]
         out: Ints = np.minimum(np.stack([*of_events, returned[part]]), start)
         return out
 

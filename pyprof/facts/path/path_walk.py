@@ -159,9 +159,7 @@ class Walk:
         order, place, head = rank.runs
         last = int(place[event])
         # Those of its run that end in the step: each ends before the next.
-        begun = bisect_right(
-            range(int(head[last]), last), self._own_start, key=lambda one: activity.end[order[one]]
-        )
+        begun = bisect_right(range(int(head[last]), last), self._own_start, key=lambda one: activity.end[order[one]])
         events = order[int(head[last]) + begun : last + 1][::-1]
         if len(events) == 1 and (self._across or rank.instance[event] < 0):
             self._add(int(rank.part[event]), int(activity.start[event]), event)

@@ -82,12 +82,8 @@ def _root_causes(source: Source, spans: list[tuple[int, int]]) -> Causes:
         rows.append(sums.merge(places, on=[*_RANK, "part"], how="left"))
     before = delays[delays["first"] & (delays["before"] >= max(WORTH * step, 1))]
     if len(before):
-        early = (
-            before.groupby(_RANK).agg(collectives=("before", "size"), caused=("before", "sum")).reset_index()
-        )
-        rows.append(
-            early.sort_values("caused", ascending=False, kind="stable").assign(part=BEFORE, saving=None)
-        )
+        early = before.groupby(_RANK).agg(collectives=("before", "size"), caused=("before", "sum")).reset_index()
+        rows.append(early.sort_values("caused", ascending=False, kind="stable").assign(part=BEFORE, saving=None))
     table = pd.concat([one.astype(object) for one in rows], ignore_index=True)
     table = table.reindex(columns=none.columns).astype(object)
     return Causes(table, step, len(steps), tuple(_notes(source, table)))
@@ -117,9 +113,7 @@ def _notes(source: Source, rows: pd.DataFrame) -> list[str]:
             "transfers themselves are slow is not known: no recording has the peak of the links."
         )
     if (rows["part"] == BEFORE).any():
-        out.append(
-            "What happened before the first collective's step began is not recorded; nobody is blamed for it."
-        )
+        out.append("What happened before the first collective's step began is not recorded; nobody is blamed for it.")
     if source.aggregation.method != "marks":
         whole = source.aggregation.method == "none"
         instead = "the whole recording counts as one" if whole else "iterations stand for them"
@@ -133,18 +127,14 @@ def _notes(source: Source, rows: pd.DataFrame) -> list[str]:
     return out
 
 
-def _costs(
-    source: Source, ranks: dict[int, Rank], delays: pd.DataFrame, steps: list[StepEnd]
-) -> pd.DataFrame:
+def _costs(source: Source, ranks: dict[int, Rank], delays: pd.DataFrame, steps: list[StepEnd]) -> pd.DataFrame:
     """Return the ranks and parts of their work that cost enough, by what they cost: worker, device, part,
     `collectives`, `caused`, `saving`. The first collective of a recording blames nobody."""
     least = max(WORTH * sum(step.length for step in steps), 1)
     delays = delays[~delays["first"] & (delays[OWN] > 0)]
     parts = delays.melt([*_RANK, "event", OWN], list(PARTS), "part", "caused")
     parts = parts[parts["caused"] > 0]
-    sums = parts.groupby([*_RANK, "part"], sort=True).agg(
-        collectives=("caused", "size"), caused=("caused", "sum")
-    )
+    sums = parts.groupby([*_RANK, "part"], sort=True).agg(collectives=("caused", "size"), caused=("caused", "sum"))
     sums = sums.reset_index().sort_values("caused", ascending=False, kind="stable", ignore_index=True)
     sums = sums[sums["caused"] >= least].head(_CANDIDATES)
     if not len(sums):

@@ -84,18 +84,14 @@ class Replay:
             for kind, time in ((_SEGMENT, rows.segment_time), (_WAIT, rows.waits.end)):
                 common = between(clocks, number, worker, time)
                 place = np.flatnonzero(time >= rows.low)
-                items.append(
-                    np.stack([common[place], np.full(len(place), kind), np.full(len(place), number), place])
-                )
+                items.append(np.stack([common[place], np.full(len(place), kind), np.full(len(place), number), place]))
         table = np.concatenate(items, axis=1) if items else np.empty((4, 0), np.int64)
         self._items = table[:, np.lexsort(table[1::-1])].T.tolist()
         self._arrivals: dict[int, dict[tuple[int, int], int]] = {}
         for number, rows in self._ranks.items():
             events = np.flatnonzero(rows.rank.instance >= 0)
             start = between(clocks, number, worker, rows.rank.activity.start[events])
-            for event, instance, time in zip(
-                events.tolist(), rows.rank.instance[events].tolist(), start.tolist()
-            ):
+            for event, instance, time in zip(events.tolist(), rows.rank.instance[events].tolist(), start.tolist()):
                 self._arrivals.setdefault(instance, {})[number, event] = time
 
     def _own(self, worker: int, time: int) -> int:
@@ -169,9 +165,7 @@ class _Rows:
         self._turn = np.searchsorted(self.waits.end, releases.called, side="right")
         previous, instance = releases.previous[order], rank.instance
         alone = np.r_[instance, NONE]
-        begins = (
-            (previous < 0) | (releases.other[order] >= 0) | (instance[order] >= 0) | (alone[previous] >= 0)
-        )
+        begins = (previous < 0) | (releases.other[order] >= 0) | (instance[order] >= 0) | (alone[previous] >= 0)
         begins |= np.r_[True, self._turn[order][1:] != self._turn[order][:-1]][: len(order)]
         # A stream goes on where the window begins.
         begins |= (rank.activity.start[order] >= low) & (np.r_[rank.activity.start, NEVER][previous] < low)

@@ -23,9 +23,7 @@ from pyprof.core.model import Bools
 from pyprof.store.files import Store
 from pyprof.store.ids import worker_of
 
-TOLERANCE_NS = (
-    100_000  # by which ends of one collective may differ on one clock: its last hops, errors of clocks
-)
+TOLERANCE_NS = 100_000  # by which ends of one collective may differ on one clock: its last hops, errors of clocks
 MUTUAL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")  # every rank needs data of every other
 _ONE_SIZE = ("all_reduce", "broadcast", "reduce")  # a rank sends as much as any other
 _PAIRWISE = ("send_recv", "send", "recv", "isend", "irecv")
@@ -125,9 +123,7 @@ def _by_order(
     return (np.full(len(table), -1) if reason else number)[back], how[back]
 
 
-def _order_fault(
-    table: pd.DataFrame, group: str, clock: bool, steps: dict[int, tuple[int, ...]]
-) -> str | None:
+def _order_fault(table: pd.DataFrame, group: str, clock: bool, steps: dict[int, tuple[int, ...]]) -> str | None:
     """Return why the order on each rank does not prove which kernels belong together; None if it does."""
     counts = table.groupby(_RANK).size()
     if len(counts) < 2:

@@ -46,9 +46,7 @@ def explain_delays(source: Source, arrivals: pd.DataFrame) -> pd.DataFrame:
     arrivals = arrivals.reset_index(drop=True)
     arrivals = arrivals.join(_shared(source, arrivals))
     arrivals["reference"] = _median(arrivals)
-    compared = arrivals.groupby("instance")["last"].transform("any") & (
-        arrivals["last"] | arrivals["reference"]
-    )
+    compared = arrivals.groupby("instance")["last"].transform("any") & (arrivals["last"] | arrivals["reference"])
     rows = arrivals[compared].copy()
     division, shadow = _parts(source, rows)
     middle = np.flatnonzero(rows["reference"])
@@ -60,9 +58,7 @@ def explain_delays(source: Source, arrivals: pd.DataFrame) -> pd.DataFrame:
     carried = np.zeros(len(rows), np.int64)
     for name in ON_HOST:
         ahead = shadow[name][place] - shadow[name]
-        both = np.where(
-            np.sign(excess[name]) == np.sign(ahead), np.minimum(np.abs(excess[name]), np.abs(ahead)), 0
-        )
+        both = np.where(np.sign(excess[name]) == np.sign(ahead), np.minimum(np.abs(excess[name]), np.abs(ahead)), 0)
         part = both * np.sign(ahead)
         excess[name], carried = excess[name] - part, carried + part
     remainder = behind - carried - sum(excess.values())
@@ -90,9 +86,7 @@ def _shared(source: Source, rows: pd.DataFrame) -> pd.DataFrame:
     )
     mutual = mutual.assign(end=mutual["start_ns"] + mutual["duration_ns"], group=mutual["group"].fillna(""))
     before = mutual.groupby([*_KEYS, "group"])[["instance", "end", "event"]].shift(1)
-    before = (
-        before.set_index(mutual["event"].to_numpy()).reindex(rows["event"].to_numpy()).reset_index(drop=True)
-    )
+    before = before.set_index(mutual["event"].to_numpy()).reindex(rows["event"].to_numpy()).reset_index(drop=True)
     same = _same(before["instance"], rows)
     mark, number = _marks(source, rows)
     end, event = (before[name].fillna(-1).to_numpy(np.int64) for name in ("end", "event"))
@@ -108,9 +102,7 @@ def _same(value: pd.Series[Any], rows: pd.DataFrame) -> Bools:
     """Return whether all ranks of the row's collective have the same value."""
     groups = value.groupby(rows["instance"].to_numpy())
     count = groups.transform("count")
-    return np.asarray(
-        (count == groups.transform("size")) & (groups.transform("min") == groups.transform("max"))
-    )
+    return np.asarray((count == groups.transform("size")) & (groups.transform("min") == groups.transform("max")))
 
 
 def _marks(source: Source, rows: pd.DataFrame) -> tuple[Ints, pd.Series[Any]]:
@@ -138,9 +130,7 @@ def _workers(rows: pd.DataFrame) -> Iterator[tuple[int, Ints]]:
 
 def _median(rows: pd.DataFrame) -> Bools:
     """Return which row of each collective is that of the median rank."""
-    order = rows.sort_values(
-        ["instance", "duration_ns", *_KEYS], ascending=[True, False, True, True], kind="stable"
-    )
+    order = rows.sort_values(["instance", "duration_ns", *_KEYS], ascending=[True, False, True, True], kind="stable")
     place = order.groupby("instance").cumcount()
     size = order.groupby("instance")["duration_ns"].transform("size")
     return np.asarray((place == (size - 1) // 2).reindex(rows.index))
@@ -179,9 +169,7 @@ def _operators(source: Source, rows: pd.DataFrame, place: Ints) -> Ints:
     """Return, per row, the operator in which the rank spent the most host time beyond the row at `place`, -1 without
     one."""
     out = np.full(len(rows), -1, np.int64)
-    frames = [
-        _in_operators(source, rows, index, worker, device) for worker, device, index in _on_devices(rows)
-    ]
+    frames = [_in_operators(source, rows, index, worker, device) for worker, device, index in _on_devices(rows)]
     if not frames:
         return out
     time = pd.concat(frames).groupby(["row", "operator"])["time"].sum()

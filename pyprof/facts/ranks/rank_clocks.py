@@ -94,9 +94,7 @@ def _ends(store: Store) -> tuple[Ints, Ints, Ints]:
     that takes part."""
     rows = collectives(store)
     rows = rows[(rows["instance"] >= 0) & rows["name"].isin(MUTUAL)]
-    rows = rows.assign(end=rows["start_ns"] + rows["duration_ns"]).sort_values(
-        ["worker", "end"], kind="stable"
-    )
+    rows = rows.assign(end=rows["start_ns"] + rows["duration_ns"]).sort_values(["worker", "end"], kind="stable")
     first = rows.drop_duplicates("instance").sort_values(["end", "instance"], kind="stable")
     turn = pd.Series(np.arange(len(first)), first["instance"].to_numpy())
     columns = rows["instance"].map(turn), rows["worker"], rows["end"]

@@ -65,9 +65,7 @@ class RankWork:
             for table, names in _TABLES.items():
                 own = [rows for name, rows in known if name == table]
                 parts[table] = {
-                    name: np.concatenate(
-                        [np.empty(0, np.int64), *(rows.column(name).to_numpy() for rows in own)]
-                    )
+                    name: np.concatenate([np.empty(0, np.int64), *(rows.column(name).to_numpy() for rows in own)])
                     for name in names
                 }
         self._launched, self._moments, self._operators = parts.values()

@@ -37,9 +37,7 @@ def arrivals(source: Source, spans: list[tuple[int, int]]) -> pd.DataFrame:
     inside = pd.Series(within(rows, spans), rows.index)
     whole = inside.groupby(rows["instance"]).transform("all")
     rows = rows[whole & (rows["instance"] >= 0) & rows["name"].isin(MUTUAL)].copy()
-    paused = pd.Series(
-        _paused(source, rows), rows.index
-    )  # a rank that came late because its recording was read
+    paused = pd.Series(_paused(source, rows), rows.index)  # a rank that came late because its recording was read
     rows = rows[~paused.groupby(rows["instance"]).transform("any")].copy()
     dur = rows.groupby("instance")["duration_ns"]
     least, longest = dur.transform("min"), dur.transform("max")
@@ -61,9 +59,7 @@ def _placed(source: Source, rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns `step` and `place`."""
     first = rows.sort_values(["instance", *_RANK], kind="stable").drop_duplicates("instance")
     number = steps_of(source.store, source.aggregation, first["event"].to_numpy())
-    first = first.assign(step=number, group=first["group"].fillna("")).sort_values(
-        ["start_ns", "event"], kind="stable"
-    )
+    first = first.assign(step=number, group=first["group"].fillna("")).sort_values(["start_ns", "event"], kind="stable")
     first["place"] = first.groupby(["group", "step"]).cumcount()
     if source.aggregation.method == "none":
         first["place"] = pd.NA

@@ -93,14 +93,11 @@ def aggregate(
     progress(0.95)
     with store.writing() as connection:
         if tables:
-            connection.execute(
-                "insert into iteration_set values (?, ?, ?, ?)", (number, cut.method, cut.key, cut.note)
-            )
+            connection.execute("insert into iteration_set values (?, ?, ?, ?)", (number, cut.method, cut.key, cut.note))
             for name, columns in tables.items():
                 width = len(columns) + 1
                 connection.executemany(
-                    f"insert into {name} ({', '.join(['iteration_set', *columns])}) "
-                    f"values ({','.join('?' * width)})",
+                    f"insert into {name} ({', '.join(['iteration_set', *columns])}) values ({','.join('?' * width)})",
                     zip([number] * len(columns["worker"]), *(c.tolist() for c in columns.values())),
                 )
             connection.execute("update iteration set cut_off = null where cut_off < 0")
@@ -137,9 +134,7 @@ def _cut(
     store: Store, key: str | None, progress: Progress, automatic: Callable[[Store], Iterations]
 ) -> tuple[int, Iterations, dict[str, dict[str, Ints]] | None]:
     """Return the number of a cut and its iterations, and its tables if the cut is new."""
-    for number, method, set_key, note in store.rows(
-        "select id, method, key, note from iteration_set order by id"
-    ):
+    for number, method, set_key, note in store.rows("select id, method, key, note from iteration_set order by id"):
         if (key is None and number == 1) or (key is not None and method == "key" and set_key == key):
             table = _iterations(store, number)
             names = ("worker", "number", "host_start_ns", "host_end_ns", "partial")
@@ -167,9 +162,7 @@ def _tables(store: Store, cut: Iterations, progress: Progress) -> dict[str, dict
     devices: list[dict[str, Ints]] = []
     for done, worker in enumerate(workers):
         index = np.flatnonzero(cut.worker == worker)
-        facts = _Worker(
-            store, worker, cut.start[index], cut.end[index], is_communication, cut.method == "none"
-        )
+        facts = _Worker(store, worker, cut.start[index], cut.end[index], is_communication, cut.method == "none")
         progress((done + 0.3) / len(workers) * 0.7)
         keys = {"worker": cut.worker[index], "number": cut.number[index]}
         ids = {"first_event": facts.event_bounds, "last_event": facts.event_ends,
@@ -206,9 +199,7 @@ class _Worker:
     whole recording, which also has what was launched before.
     """
 
-    def __init__(
-        self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools, whole: bool
-    ):
+    def __init__(self, store: Store, worker: int, start: Ints, end: Ints, is_communication: Bools, whole: bool):
         self.store = store
         self.low, self.high = first_id(worker), first_id(worker + 1)
         self._worker, self._communication = worker, is_communication
@@ -258,9 +249,7 @@ class _Worker:
     def _device_bounds(self, host_start: Ints, host_end: Ints) -> Bounds:
         on_device = np.flatnonzero(self._event["kind"].values != OPERATOR)
         start, length = (self._event[name].values[on_device] for name in ("start_ns", "duration_ns"))
-        low, high = (
-            np.searchsorted(on_device, ids - self.low) for ids in (self.event_bounds, self.event_ends)
-        )
+        low, high = (np.searchsorted(on_device, ids - self.low) for ids in (self.event_bounds, self.event_ends))
         return bounds(host_start, host_end, low, high, Work(start, start + length, self._launched[on_device]))
 
     def parts(self) -> dict[str, Ints]:
@@ -272,17 +261,13 @@ class _Worker:
         tc = event["tc"].values == 1
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
-        classes = [
-            Union(start[mask[order]], end[mask[order]]) for mask in (kernel & tc, kernel & ~tc, memory)
-        ]
+        classes = [Union(start[mask[order]], end[mask[order]]) for mask in (kernel & tc, kernel & ~tc, memory)]
         threads = f"(select id from thread where worker = {self._worker})"
         for table in ("dataloader", "io"):
             rows = self.store.columns(
                 f"select start_ns, duration_ns from {table} where thread in {threads} order by start_ns"
             )
-            classes.append(
-                Union(rows["start_ns"].values, rows["start_ns"].values + rows["duration_ns"].values)
-            )
+            classes.append(Union(rows["start_ns"].values, rows["start_ns"].values + rows["duration_ns"].values))
         begin, finish = (
             self._api["start_ns"].values,
             self._api["start_ns"].values + self._api["duration_ns"].values,
@@ -319,9 +304,7 @@ class _Worker:
             "kernels": sum_of(ones, kernel), "tc_kernels": sum_of(ones, kernel & tc),
             "kernel_ns": sum_of(dur, kernel), "tc_ns": sum_of(dur, kernel & tc), "memory_ns": sum_of(dur, ~kernel),
         }  # fmt: skip
-        order = np.lexsort(
-            (~self._launched[index], start)
-        )  # of two that begin at once, the launched one first
+        order = np.lexsort((~self._launched[index], start))  # of two that begin at once, the launched one first
         begin, end = start[order], (start + dur)[order]
         reached = np.r_[begin[:1], np.maximum.accumulate(end)[:-1]]
         late = (begin > reached) & (self._launch_end[index][order] > reached)

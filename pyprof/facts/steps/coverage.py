@@ -38,9 +38,7 @@ def is_missing(reason: str) -> bool:
 def missing(store: Store) -> str:
     """Return what a recording lacks, as counts with their reasons, the most frequent first; empty if it is whole."""
     lost = store.rows("select reason, count from lost order by count desc, reason")
-    reasons = [
-        f"{count} {reason[:_LETTERS].rstrip('.')}" for reason, count in lost if count and is_missing(reason)
-    ]
+    reasons = [f"{count} {reason[:_LETTERS].rstrip('.')}" for reason, count in lost if count and is_missing(reason)]
     more = f" and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
     return ", ".join(reasons[:_REASONS]) + more
 
@@ -57,9 +55,7 @@ def impossible(store: Store) -> int:
     return impossible_times.count(reads.lost(store))
 
 
-def ledger(
-    store: Store, spans: Sequence[tuple[int, int]] | None = None, by_worker: bool = True
-) -> pd.DataFrame:
+def ledger(store: Store, spans: Sequence[tuple[int, int]] | None = None, by_worker: bool = True) -> pd.DataFrame:
     """Return a table with the columns worker (number), line (what is explained, as "module"), part ("known", "unknown"
     ...), time (ns), count (events) and share (percent of the worker's time).
 
@@ -78,9 +74,7 @@ def ledger(
     total = table.groupby(["worker", "line"])["time"].transform("sum")
     table["share"] = [share(int(time), int(whole)) for time, whole in zip(table["time"], total)]
     lost = store.rows("select reason, count from lost order by reason")
-    dropped = pd.DataFrame(lost, columns=["part", "count"]).assign(
-        line="dropped", worker=None, time=None, share=None
-    )
+    dropped = pd.DataFrame(lost, columns=["part", "count"]).assign(line="dropped", worker=None, time=None, share=None)
     keys = ["worker", "line", "part", "time", "count", "share"]
     table = pd.concat([table[keys].astype(object), dropped[keys].astype(object)], ignore_index=True)
     if not by_worker:

@@ -74,7 +74,7 @@ def kernels(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         "launch_duration_ns": integer(columns["launch_duration_ns"]),
         "full_name": category(columns["name"].values, {i: row[0] for i, row in enumerate(names)}),
         "caller": category(site, {i: _caller(stacks.get(row[3])) for i, row in enumerate(sites)}),
-    }  # fmt: skip
+    }
     return pd.DataFrame(out, index=pd.Index(columns["id"].values, name="id"))
 
 
@@ -100,17 +100,17 @@ def ops(store: Store, aggregation: Aggregation) -> pd.DataFrame:
         texts[key] = category(operator, table)
     timed = columns["cpu_ns"].mask()  # others are of graph replays: they have an order, and no length
     times: dict[str, Any] = {
-        "start_ns": columns["start_ns"].values, "end_ns": integer(Column(columns["end_ns"].values, timed)),
-        "cpu_ns": integer(columns["cpu_ns"]), "api_ns": columns["api_ns"].values,
-    }  # fmt: skip
+        "start_ns": columns["start_ns"].values,
+        "end_ns": integer(Column(columns["end_ns"].values, timed)),
+        "cpu_ns": integer(columns["cpu_ns"]),
+        "api_ns": columns["api_ns"].values,
+    }
     overhead: Any = integer(Column(np.maximum(columns["cpu_ns"].values - columns["api_ns"].values, 0), timed))
     extra = ("gpu_ns", "idle_ns", "kernel_ns", "tc_ns", "kernels", "tc_kernels", "seq", "forward")
     if not Source(store, aggregation).gpu:  # what API calls and gaps on a device are said of
         missing = pd.array([pd.NA] * len(overhead), dtype="Int64")
         times["api_ns"], overhead = missing, missing
-        columns["idle_ns"], columns["tc_ns"], columns["tc_kernels"] = (
-            Column.missing(len(operator)) for _ in range(3)
-        )
+        columns["idle_ns"], columns["tc_ns"], columns["tc_kernels"] = (Column.missing(len(operator)) for _ in range(3))
     return pd.DataFrame(
         {
             **worker_columns(store, columns["id"].values), "thread": integer(columns["thread"]), **texts, **times,

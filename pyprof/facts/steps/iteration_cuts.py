@@ -105,9 +105,7 @@ def common(cuts: Sequence[Cut], singles: Sequence[Sequence[str]]) -> Cut:
     >>> common([Cut("none", None, "")] * 2, [["optimizer"], ["optimizer"]]).method
     'optimizer'
     """
-    also = [
-        Cut(name, None, note) for name, note in _OF_RUN.items() if sum(name in one for one in singles) > 1
-    ]
+    also = [Cut(name, None, note) for name, note in _OF_RUN.items() if sum(name in one for one in singles) > 1]
 
     def place(cut: Cut) -> tuple[int, int, int]:
         of_user = cut.method == "ranges" and cut.note not in (_PROFILER, _SERVER)
@@ -152,9 +150,7 @@ def whole(store: Store) -> Iterations:
 def by_key(store: Store, key: str) -> Iterations:
     """Cut at the ends of a key operator, given by its name, id, or last part of the name. Raises UsageError."""
     operators = _operators(store, key)
-    ends = store.columns(
-        f"select id, end_ns from op where operator in ({','.join(map(str, operators))}) order by id"
-    )
+    ends = store.columns(f"select id, end_ns from op where operator in ({','.join(map(str, operators))}) order by id")
     return _without_pauses(
         store,
         _by_ends("key", key, f"ends of {key}", store, worker_of(ends["id"].values), ends["end_ns"].values),
@@ -197,9 +193,7 @@ def _operators(store: Store, key: str) -> list[int]:
             return forward or [row[0] for row in matches]
     names = list(dict.fromkeys([row[2] for row in rows] + [row[1] for row in rows]))
     near = difflib.get_close_matches(key, names, 5, 0)
-    raise UsageError(
-        f"key operator {key!r} was not found; the nearest names are {', '.join(map(repr, near))}."
-    )
+    raise UsageError(f"key operator {key!r} was not found; the nearest names are {', '.join(map(repr, near))}.")
 
 
 def _marks(store: Store) -> Iterations | None:
@@ -305,9 +299,7 @@ def _turns(store: Store, method: str, note: str, find: _Finder, at_least: int = 
     of them. A worker without any is one."""
     spans = _spans(store)
     logs = {worker: HostLog(store, worker) for worker in spans}
-    turns = {
-        worker: of_worker for worker, log in logs.items() if (of_worker := find(log)) and len(of_worker.ends)
-    }
+    turns = {worker: of_worker for worker, log in logs.items() if (of_worker := find(log)) and len(of_worker.ends)}
     if sum(len(of_worker.ends) for of_worker in turns.values()) < at_least:
         return None
     bounds, incomplete = {}, set()
@@ -375,9 +367,7 @@ def _cut(
         n = len(start)
         partial = np.zeros(n, np.int64)
         partial[-1:] = worker in incomplete
-        columns.append(
-            np.column_stack([np.full(n, worker), np.arange(n), start, end, partial]).astype(np.int64)
-        )
+        columns.append(np.column_stack([np.full(n, worker), np.arange(n), start, end, partial]).astype(np.int64))
     table = np.concatenate(columns) if columns else np.empty((0, 5), np.int64)
     return Iterations(method, key, note, *table.T)
 

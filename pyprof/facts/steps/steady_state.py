@@ -97,9 +97,7 @@ def steady(lengths: Ints, most: float = SPREAD) -> tuple[int, int] | None:
     Stretches of up to 50 iterations are exact, longer ones to 2 % of their number.
     """
     size = len(lengths)
-    values = lengths - (
-        float(lengths.mean()) if size else 0.0
-    )  # small numbers keep their digits when squared
+    values = lengths - (float(lengths.mean()) if size else 0.0)  # small numbers keep their digits when squared
     mean = float(lengths.mean()) if size else 0.0
     sums, squares = np.r_[0.0, np.cumsum(values)], np.r_[0.0, np.cumsum(values * values)]
     width = size

@@ -33,10 +33,11 @@ class Shape(NamedTuple):
 
 
 OPS = Shape(
-    "op", ("operator",),
+    "op",
+    ("operator",),
     ("calls", "timed", "kernels", "tc_kernels", "kernel_ns", "tc_ns", "cpu_ns", "gpu_ns", "overhead_ns", "idle_ns"),
     ("cpu", "gpu", "overhead", "idle"),
-)  # fmt: skip
+)
 EVENTS = Shape(
     "event", ("operator", "name", "kind", "tc", "verdict"),
     ("calls", "gpu_ns", "api_ns", "launched", "flops", "dense_flops", "bytes", "flops_unknown_ns", "bytes_unknown_ns",
@@ -51,9 +52,11 @@ _OF_EVENTS = (
     "roofline_ns", "hardware_ps", "model_ps",
 )  # fmt: skip
 _UNKNOWN_TIME = {  # sums of the time of those that other sums leave out
-    "flops_unknown_ns": "flops", "bytes_unknown_ns": "bytes", "roofline_unknown_ns": "roofline_ns",
+    "flops_unknown_ns": "flops",
+    "bytes_unknown_ns": "bytes",
+    "roofline_unknown_ns": "roofline_ns",
     "hardware_unknown_ns": "hardware_ps",
-}  # fmt: skip
+}
 _TC_UNKNOWN = 3
 _Columns = dict[str, Column | Ints | Bools]
 
@@ -64,9 +67,7 @@ def between(store: Store, shape: Shape, first: int, last: int) -> pa.Table:
     names, values = (_OF_OPS, _of_op) if shape is OPS else (_OF_EVENTS, _of_event)
     parts = [_added(values(store, part), shape) for part in store.parts(shape.table, names, first, last)]
     empty = pa.schema([(name, pa.int64()) for name in shape.columns]).empty_table()
-    return _added(pa.concat_tables([empty, *parts]), shape).sort_by(
-        [(key, "ascending") for key in shape.keys]
-    )
+    return _added(pa.concat_tables([empty, *parts]), shape).sort_by([(key, "ascending") for key in shape.keys])
 
 
 def _of_op(store: Store, op: dict[str, Column]) -> pa.Table:

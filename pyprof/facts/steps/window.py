@@ -26,9 +26,7 @@ _EVENT_SUMS = (
 _SUMS = ("calls", "kernels", "tc_kernels", "kernel_ns", "tc_ns", "cpu_ns", "gpu_ns", "overhead_ns", "idle_ns")
 
 
-def window(
-    store: Store, aggregation: Aggregation, worker: int | None = None, numbers: Ints | None = None
-) -> Window:
+def window(store: Store, aggregation: Aggregation, worker: int | None = None, numbers: Ints | None = None) -> Window:
     """Return iterations `first` to `last` of all workers, or of one; `numbers`: those of them to take."""
     where = _WHERE if numbers is None else f"{_WHERE} and number in ({', '.join(map(str, numbers.tolist()))})"
     within = {"set": aggregation.iteration_set, "first": aggregation.first, "last": aggregation.last,
@@ -54,19 +52,17 @@ def _workers(store: Store, within: dict[str, int | None], where: str) -> tuple[W
     ):
         lengths.setdefault(number, []).append(length)
     sums = ", ".join(f"sum({part}_ns)" for part in PARTS)
-    parts = {row[0]: dict(zip(PARTS, row[1:])) for row in store.rows(
-        f"select worker, {sums} from iteration_part where {where} group by worker", within
-    )}  # fmt: skip
+    parts = {
+        row[0]: dict(zip(PARTS, row[1:]))
+        for row in store.rows(f"select worker, {sums} from iteration_part where {where} group by worker", within)
+    }
     names = reads.worker_names(store)
     return tuple(
-        Worker(number, names[number], sum(walls), tuple(walls), parts[number])
-        for number, walls in lengths.items()
+        Worker(number, names[number], sum(walls), tuple(walls), parts[number]) for number, walls in lengths.items()
     )
 
 
-def _devices(
-    store: Store, within: dict[str, int | None], where: str, walls: dict[int, int]
-) -> tuple[Device, ...]:
+def _devices(store: Store, within: dict[str, int | None], where: str, walls: dict[int, int]) -> tuple[Device, ...]:
     sums = ", ".join(f"sum({name})" for name in DEVICE_COLUMNS)
     by_device = {row[:2]: dict(zip(DEVICE_COLUMNS, row[2:])) for row in store.rows(
         f"select worker, device, {sums} from iteration_device where {where} group by worker, device", within
@@ -102,9 +98,7 @@ def _partial(
 ) -> dict[str, int]:
     """Return the sums of the columns `names` of rows, over those that fulfil each condition."""
     sums = ", ".join(
-        f"coalesce(sum({name}) filter (where {condition}), 0)"
-        for condition in kinds.values()
-        for name in names
+        f"coalesce(sum({name}) filter (where {condition}), 0)" for condition in kinds.values() for name in names
     )
     totals = store.rows(f"select {sums} from ({rows})", within)[0]
     keys = (f"{prefix}{name}" for prefix in kinds for name in names)

@@ -153,9 +153,7 @@ def _shared_memory(database: Database, trace: Trace) -> None:
     if column.mask()[kernels].all() or len(kernels) != database.count("CUPTI_ACTIVITY_KIND_KERNEL"):
         return
     batches = list(database.read("PYPROF_KERNEL", ("kernelId", "sharedMemory")))
-    number, size = (
-        concat([batch.column(name) for batch in batches]) for name in ("kernelId", "sharedMemory")
-    )
+    number, size = (concat([batch.column(name) for batch in batches]) for name in ("kernelId", "sharedMemory"))
     valid = number.mask() & size.mask() & (number.values > 0) & (number.values <= len(kernels))
     values, present = column.values.copy(), column.mask().copy()
     index = kernels[number.values[valid] - 1]
@@ -175,10 +173,12 @@ def _memory(reader: Reader) -> Memory:
     count(reader.lost, "allocator events without a time, a size or a thread", int((~complete).sum()))
     keep = np.flatnonzero(complete)
     return Memory(
-        thread=reader.threads.index(column["globalTid"].values[keep]), time=time.values[keep],
-        bytes=size.values[keep], device=Column(device.values, device.mask() & ~on_cpu).take(keep),
+        thread=reader.threads.index(column["globalTid"].values[keep]),
+        time=time.values[keep],
+        bytes=size.values[keep],
+        device=Column(device.values, device.mask() & ~on_cpu).take(keep),
         **{name: column[name].take(keep) for name in ("address", "allocated", "reserved")},
-    )  # fmt: skip
+    )
 
 
 # Columns of PYPROF_LOADER_BATCH by those of the model; in order of time, the first four are.
@@ -201,11 +201,13 @@ def _loader_batches(reader: Reader, trace: Trace) -> LoaderBatches:
     empty = no_loader_batches()
     whole = [key for key in names if not isinstance(getattr(empty, key), Column)]
     times = [columns[key].values for key in (*_BATCH_TIMES,)[:4]]
-    valid = np.logical_and.reduce([
-        *(columns[key].mask() for key in whole),
-        *(abs(columns[key].values) < _LONGEST for key in (*_BATCH_TIMES, "cpu", "send_cpu", "slowest")),
-        *(first <= second for first, second in pairwise(times)),
-    ])  # fmt: skip
+    valid = np.logical_and.reduce(
+        [
+            *(columns[key].mask() for key in whole),
+            *(abs(columns[key].values) < _LONGEST for key in (*_BATCH_TIMES, "cpu", "send_cpu", "slowest")),
+            *(first <= second for first, second in pairwise(times)),
+        ]
+    )
     count(reader.lost, "batches of loader workers with missing or impossible times", int((~valid).sum()))
     rows: dict[str, Any] = {key: column.take(valid) for key, column in columns.items()}
     for key in _BATCH_TIMES:
@@ -223,15 +225,15 @@ def _pauses(reader: Reader) -> Pauses:
     ]
     tid = np.array([row[0] if type(row[0]) is int else 0 for row in rows], np.int64)
     return Pauses(
-        reader.threads.process(tid), np.array([row[1] for row in rows], np.int64),
-        np.array([row[2] for row in rows], np.int64), np.array([row[3] == READING for row in rows], bool),
-    )  # fmt: skip
+        reader.threads.process(tid),
+        np.array([row[1] for row in rows], np.int64),
+        np.array([row[2] for row in rows], np.int64),
+        np.array([row[3] == READING for row in rows], bool),
+    )
 
 
 def _steps(reader: Reader) -> Steps:
     columns = ("globalTid", "number", "start", "end")
-    rows = sorted(
-        row for row in reader.database.rows("PYPROF_STEP", columns) if all(type(cell) is int for cell in row)
-    )
+    rows = sorted(row for row in reader.database.rows("PYPROF_STEP", columns) if all(type(cell) is int for cell in row))
     table = np.array(rows, np.int64).reshape(-1, 4)
     return Steps(reader.threads.process(table[:, 0]), table[:, 1], table[:, 2], table[:, 3])

@@ -147,9 +147,7 @@ class _Builder:
         gpu = self._gpu(launches)
         devices = facts.devices(self.header.get("deviceProperties"))
         used = np.unique(gpu.device.values[gpu.device.mask()]).tolist()
-        if used and facts.is_rocm(
-            devices, (self.strings[code] for code in np.unique(launches.name).tolist())
-        ):
+        if used and facts.is_rocm(devices, (self.strings[code] for code in np.unique(launches.name).tolist())):
             devices = facts.agent_devices(devices, used)
         trace = Trace(
             path=str(self.path), format="kineto", strings=self.strings, processes=self._processes(),
@@ -237,12 +235,8 @@ class _Builder:
         """Return the texts of operators; those of collectives get the recorded sizes and types of messages."""
         collectives = self._collectives
         keys = zip(collectives.thread.tolist(), collectives.start.tolist(), collectives.end.tolist())
-        described = {
-            key: value for key, gpu, value in zip(keys, collectives.gpu.tolist(), collectives.what) if gpu < 0
-        }
-        resolved = communication.calls(
-            thread, start, end, name, text, self.calls, self.strings.texts, described
-        )
+        described = {key: value for key, gpu, value in zip(keys, collectives.gpu.tolist(), collectives.what) if gpu < 0}
+        resolved = communication.calls(thread, start, end, name, text, self.calls, self.strings.texts, described)
         if resolved:
             text = text.copy()
             for row, value in sorted(resolved.items(), key=lambda item: encode(item[1])):
@@ -293,16 +287,16 @@ class _Builder:
             columns.values("name", np.int32),
         )
         numbers = {
-            code: int(match[1])
-            for code in np.unique(name).tolist()
-            if (match := _STEP.fullmatch(self.strings[code]))
+            code: int(match[1]) for code in np.unique(name).tolist() if (match := _STEP.fullmatch(self.strings[code]))
         }
         marks = np.flatnonzero(np.isin(name, list(numbers)))
         marks = marks[np.argsort(start[marks], kind="stable")]
         steps = Steps(
-            self.process_of_thread[thread[marks]], np.array([numbers[code] for code in name[marks].tolist()], np.int64),
-            start[marks], end[marks],
-        )  # fmt: skip
+            self.process_of_thread[thread[marks]],
+            np.array([numbers[code] for code in name[marks].tolist()], np.int64),
+            start[marks],
+            end[marks],
+        )
         n = len(start)
         return Ranges(
             thread=thread, start=start, end=Column(end), text=name, operator=np.zeros(n, bool),
@@ -336,9 +330,9 @@ class _Builder:
         """Return the process of each GPU event: the one that runs operators or launches, if there is only one;
         otherwise the one whose launch it is."""
         n = len(correlation.values)
-        processes = np.unique(np.r_[
-            self.process_of_thread[self._thread(self.events.operators)], self.process_of_thread[launches.thread]
-        ])  # fmt: skip
+        processes = np.unique(
+            np.r_[self.process_of_thread[self._thread(self.events.operators)], self.process_of_thread[launches.thread]]
+        )
         if len(processes) <= 1:
             return np.full(n, processes[0] if len(processes) else 0, np.int32)
         return sole_owner(self.process_of_thread[launches.thread], launches.correlation, correlation)
@@ -346,9 +340,7 @@ class _Builder:
     def _memory(self) -> Memory:
         events = self.events.allocations
         columns = {name: events.column(name) for name in ("device", "address", "allocated", "reserved")}
-        return Memory(
-            thread=self._thread(events), time=events.values("time"), bytes=events.values("bytes"), **columns
-        )
+        return Memory(thread=self._thread(events), time=events.values("time"), bytes=events.values("bytes"), **columns)
 
     @cached_property
     def _collectives(self) -> Collectives:
@@ -377,16 +369,12 @@ class _Builder:
         if not len(both) or not len(with_id):
             return
         order = with_id[np.argsort(operator_id.values[with_id], kind="stable")]
-        position = np.minimum(
-            np.searchsorted(operator_id.values[order], external.values[both]), len(order) - 1
-        )
+        position = np.minimum(np.searchsorted(operator_id.values[order], external.values[both]), len(order) - 1)
         op = order[position]
         same = operator_id.values[op] == external.values[both]
         launches, ops = launch[both], trace.ops
         begins, calls = trace.launches.start[launches], trace.launches
-        outside = (
-            (ops.thread[op] != calls.thread[launches]) | (begins < ops.start[op]) | (begins > ops.end[op])
-        )
+        outside = (ops.thread[op] != calls.thread[launches]) | (begins < ops.start[op]) | (begins > ops.end[op])
         wrong = int((same & outside).sum())
         if wrong * 2 < int(same.sum()):
             trace.repair(

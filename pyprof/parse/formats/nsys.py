@@ -106,11 +106,7 @@ class Nsys:
         if not is_sqlite(path):
             return False
         present = tables(path)
-        return (
-            "StringIds" in present
-            and any(name in present for name in _MARKS)
-            and "PYPROF_META" not in present
-        )
+        return "StringIds" in present and any(name in present for name in _MARKS) and "PYPROF_META" not in present
 
     @staticmethod
     def head(path: Path) -> Head:
@@ -193,9 +189,7 @@ class Reader:
                 name = self.names.strings[text.code[row]]
                 self._domains[int(process[row]), int(domain_id[row])] = name
             distinct, code = np.unique(process * _MAX_DOMAINS + domain_id, return_inverse=True)
-            indices = [
-                domains.setdefault(divmod(key, _MAX_DOMAINS), len(domains)) for key in distinct.tolist()
-            ]
+            indices = [domains.setdefault(divmod(key, _MAX_DOMAINS), len(domains)) for key in distinct.tolist()]
             domain = np.array(indices, np.int32)[code]
             yield self.threads.index(tid), start.values, batch.column("end"), text, kind, domain
 
@@ -209,10 +203,12 @@ class Reader:
         split = self.names.split_texts().take(self.names.place(ids.values))
         return range_texts.SplitTexts(
             np.where(registered, split.code, own.code),
-            Column(np.where(registered, split.seq.values, own.seq.values),
-                   np.where(registered, split.seq.mask(), own.seq.mask())),
+            Column(
+                np.where(registered, split.seq.values, own.seq.values),
+                np.where(registered, split.seq.mask(), own.seq.mask()),
+            ),
             np.where(registered, split.operator, own.operator),
-        )  # fmt: skip
+        )
 
     def _launches(self) -> Launches:
         return launch_table(self._launch_parts(), self.database.count(*_LAUNCHES))
@@ -227,9 +223,7 @@ class Reader:
         tables = (_KERNELS, _COPIES, _SETS, _GRAPHS)
         count(self.lost, _WHOLE, self.database.count(_GRAPHS))
         for name, columns in sorted(self.database.tables.items()):
-            if {"start", "end", "deviceId", "streamId"} <= columns and not name.endswith(
-                (*tables, *_NO_WORK)
-            ):
+            if {"start", "end", "deviceId", "streamId"} <= columns and not name.endswith((*tables, *_NO_WORK)):
                 count(
                     self.lost,
                     f"work of a device in the table {name} (not read: its time looks idle)",

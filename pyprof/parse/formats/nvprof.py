@@ -98,9 +98,7 @@ class _Reader:
     def _ranges(self) -> Ranges:
         """Read ranges: starts and ends joined on the id. An id may be used again once its range has ended."""
         keys, columns = [], []
-        for batch in self.database.read(
-            _MARKER, ("flags", "timestamp", "id", "name", "domain"), (), ("objectId",)
-        ):
+        for batch in self.database.read(_MARKER, ("flags", "timestamp", "id", "name", "domain"), (), ("objectId",)):
             keys.append(self._thread(batch.text("objectId")))
             numbers = ("flags", "timestamp", "id", "name", "domain")
             columns.append([required(batch.column(name)) for name in numbers])
@@ -113,18 +111,12 @@ class _Reader:
         flag = flags[order]
         is_start = np.flatnonzero(flag != _END)
         after = np.minimum(is_start + 1, len(order) - 1)
-        closes = (
-            (is_start + 1 < len(order))
-            & (flag[after] == _END)
-            & (number[order[after]] == number[order[is_start]])
-        )
+        closes = (is_start + 1 < len(order)) & (flag[after] == _END) & (number[order[after]] == number[order[is_start]])
         start = order[is_start]
         mark = flag[is_start] == _INSTANT
         end = Column(np.where(mark, time[start], time[order[after]]), closes | mark)
         self.lost.update(
-            {"markers that end a range that never began": n}
-            if (n := int((flag == _END).sum() - closes.sum()))
-            else {}
+            {"markers that end a range that never began": n} if (n := int((flag == _END).sum() - closes.sum())) else {}
         )
         split = self.names.split_texts().take(self.names.place(name[start]))
         kind = np.where(mark, MARK, PUSH_POP).astype(np.int8)
@@ -145,9 +137,7 @@ class _Reader:
     def _launches(self) -> Launches:
         parts = []
         for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER"):
-            for batch in self.database.read(
-                table, ("start", "end", "processId", "threadId", "correlationId", "cbid")
-            ):
+            for batch in self.database.read(table, ("start", "end", "processId", "threadId", "correlationId", "cbid")):
                 pid, tid = required(batch.column("processId")), required(batch.column("threadId"))
                 parts.append(
                     (

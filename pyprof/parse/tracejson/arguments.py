@@ -54,11 +54,7 @@ def shapes_and_types(shapes: bytes, types: bytes) -> list[tuple[list[int], str]]
     not recorded."""
     pairs = zip(_decode_list(bytes(shapes)), _decode_list(bytes(types)))
     names = {"", "TensorList", *_SCALARS, *_LISTS}
-    return [
-        (shape, kind)
-        for shape, kind in pairs
-        if _is_shape(shape) and isinstance(kind, str) and kind not in names
-    ]
+    return [(shape, kind) for shape, kind in pairs if _is_shape(shape) and isinstance(kind, str) and kind not in names]
 
 
 def _decode_list(text: bytes) -> list[Any]:
@@ -94,8 +90,7 @@ def _tensors(shapes: Any, strides: Any) -> Value:
         return Other("list")
     stride_list = strides if isinstance(strides, list) else []
     return Listed(
-        _tensor(shape, None, stride_list[i] if i < len(stride_list) else None)
-        for i, shape in enumerate(shapes)
+        _tensor(shape, None, stride_list[i] if i < len(stride_list) else None) for i, shape in enumerate(shapes)
     )
 
 
@@ -137,6 +132,4 @@ def _scalar(text: Any) -> Value:
 def _freeze(value: Any) -> Value:
     if isinstance(value, (list, tuple)):
         return Listed(map(_freeze, value))
-    return (
-        value if value is None or isinstance(value, (bool, int, float, str)) else Other(type(value).__name__)
-    )
+    return value if value is None or isinstance(value, (bool, int, float, str)) else Other(type(value).__name__)

@@ -33,9 +33,7 @@ _COPIES = re.compile(r"MEMCPY|SDMA")
 def named(events: Sequence[Event], process_names: Mapping[Any, str]) -> list[Event]:
     """Return events with the categories that their processes imply; the others stay without one."""
     names = {event.pid: process_names.get(event.pid, str(event.pid)) for event in events}
-    devices = {
-        pid: number for number, pid in enumerate(pid for pid, name in names.items() if _is_device(name))
-    }
+    devices = {pid: number for number, pid in enumerate(pid for pid, name in names.items() if _is_device(name))}
     callers = [pid for pid, name in process_names.items() if name == _CALLERS]
     operators, launched = _arrows(events)
     out = []
@@ -49,9 +47,7 @@ def named(events: Sequence[Event], process_names: Mapping[Any, str]) -> list[Eve
             out.append(_on_device(event, device, arrow))
         elif name == _LEGACY:
             number = operators.get((event.tid, event.ts, event.name))
-            out.append(
-                _copy(event, _of_operator(event.name), pid=0, args=_with(event, "External id", number))
-            )
+            out.append(_copy(event, _of_operator(event.name), pid=0, args=_with(event, "External id", number)))
         elif name == _CALLS:
             pid = callers[0] if callers else event.pid
             out.append(_copy(event, "privateuse1_runtime", pid=pid, args=_with(event, "correlation", None)))
@@ -83,9 +79,7 @@ def _arrows(events: Iterable[Event]) -> tuple[dict[Any, int], dict[Any, int]]:
         if event.ph == "s":
             begun[event.id] = operators.setdefault((event.tid, event.ts, event.name), len(operators) + 1)
     ends = {
-        (event.pid, event.tid, event.ts): begun[event.id]
-        for event in events
-        if event.ph == "f" and event.id in begun
+        (event.pid, event.tid, event.ts): begun[event.id] for event in events if event.ph == "f" and event.id in begun
     }
     return operators, ends
 

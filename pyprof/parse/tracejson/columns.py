@@ -82,13 +82,9 @@ class Parts:
     def sort(self, *names: str) -> Ints:
         """Sort all columns by some of them, with missing numbers last. Return the order."""
         for name, pieces in self._pieces.items():
-            self._pieces[name] = [
-                self.column(name) if isinstance(pieces[0], Column) else self.values(name, None)
-            ]
+            self._pieces[name] = [self.column(name) if isinstance(pieces[0], Column) else self.values(name, None)]
         keys = [self._pieces[name][0] if name in self._pieces else None for name in names]
-        plain = [
-            np.where(k.mask(), k.values, _LAST) if isinstance(k, Column) else k for k in keys if k is not None
-        ]
+        plain = [np.where(k.mask(), k.values, _LAST) if isinstance(k, Column) else k for k in keys if k is not None]
         order = intervals.order_by(*plain) if plain else np.empty(0, np.int64)
         if (order[1:] < order[:-1]).any():
             for pieces in self._pieces.values():
@@ -98,9 +94,7 @@ class Parts:
     def renumber(self, name: str, place: Ints) -> None:
         """Replace each number of a column by the entry at that index of `place`."""
         if name in self._pieces:
-            self._pieces[name] = [
-                place[piece].astype(piece.dtype, copy=False) for piece in self._pieces[name]
-            ]
+            self._pieces[name] = [place[piece].astype(piece.dtype, copy=False) for piece in self._pieces[name]]
 
     def replace(self, name: str, old: int, new: int) -> int:
         """Replace a value of a column, and return how often it was there."""
@@ -186,9 +180,7 @@ class Collector:
         thread = _merge_numbers(self.threads, other.threads)
         other.launches.renumber("kernel", np.r_[name, np.int32(-1)])  # -1 stays: none
         other.operators.renumber("signature", _merge_numbers(self.signatures, other.signatures))
-        other.operators.renumber(
-            "stack", np.r_[_merge_numbers(self.call_stacks, other.call_stacks), np.int32(-1)]
-        )
+        other.operators.renumber("stack", np.r_[_merge_numbers(self.call_stacks, other.call_stacks), np.int32(-1)])
         first = len(self.communications)
         other.devices.renumber(
             "communication", np.r_[np.arange(first, first + len(other.communications)), -1].astype(np.int32)
@@ -238,21 +230,18 @@ class Collector:
         the file, and count them."""
         if self.without_category:
             names = {pid: name for _, pid, name in self.process_names}
-            by_number = {event.pid: names[number] for event in self.without_category
-                         if (number := number_of(event.pid)) in names}  # fmt: skip
+            by_number = {
+                event.pid: names[number] for event in self.without_category if (number := number_of(event.pid)) in names
+            }
             self._kinds = {("X", None): _no_category(None)}
             self._lose(_ARROWS, categories.without_kernels(self.without_category))
             self.add(categories.named(self.without_category, names | by_number))
             self.without_category = []
         host = self.operators, self.annotations, self.launches, self.functions
         last = max(
-            int(parts.values(name).max(initial=0))
-            for parts in (*host, self.devices)
-            for name in ("start", "end")
+            int(parts.values(name).max(initial=0)) for parts in (*host, self.devices) for name in ("start", "end")
         )
-        self.communications = [
-            (*one[:2], last, *one[3:]) if one[2] == -_LAST else one for one in self.communications
-        ]
+        self.communications = [(*one[:2], last, *one[3:]) if one[2] == -_LAST else one for one in self.communications]
         for parts in host:
             self._lose(_OPEN, parts.replace("end", -_LAST, last))
 
@@ -274,9 +263,7 @@ class Collector:
         tids: list[Any] = [event.tid for event in events]
         if not {*map(type, pids), *map(type, tids)} <= {int, str}:
             # 1, 1.0 and true are the same dictionary key, but three processes.
-            pids, tids = (
-                [value if type(value) is int else str(value) for value in side] for side in (pids, tids)
-            )
+            pids, tids = ([value if type(value) is int else str(value) for value in side] for side in (pids, tids))
         try:
             return np.array([*map(self._names.__getitem__, zip(pids, tids))], np.int32)
         except KeyError:
@@ -302,9 +289,7 @@ class Collector:
         flops = counts([args.flops for args in decoded])
         signature = [signatures.setdefault(key, len(signatures)) for key in zip(keys, flops)]
         stack = [
-            call_stacks.setdefault(args.stack, len(call_stacks))
-            if args.stack and isinstance(args.stack, str)
-            else -1
+            call_stacks.setdefault(args.stack, len(call_stacks)) if args.stack and isinstance(args.stack, str) else -1
             for args in decoded
         ]
         thread = self._thread(events)
@@ -331,9 +316,7 @@ class Collector:
         ranges = {name for name in {*names} if name.startswith(("nccl:", "rccl:", "xccl:", "gloo:"))}
         for row, (name, args) in enumerate(zip(names, decoded)):
             if args.collective is not None or name in ranges:
-                self.communications.append(
-                    (int(thread[row]), int(start[row]), int(end[row]), name, self._place, args)
-                )
+                self.communications.append((int(thread[row]), int(start[row]), int(end[row]), name, self._place, args))
 
     def _launches(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
@@ -348,9 +331,7 @@ class Collector:
 
     def _functions(self, events: list[Event], kind: int) -> None:
         events, start, end = self._timed(events)
-        self.functions.add(
-            self._place, thread=self._thread(events), start=start, end=end, name=self._code(events)
-        )
+        self.functions.add(self._place, thread=self._thread(events), start=start, end=end, name=self._code(events))
 
     def _allocations(self, events: list[Event], kind: int) -> None:
         time = nanoseconds([e.ts for e in events])
@@ -361,9 +342,11 @@ class Collector:
         keep = np.flatnonzero(valid)
         device, on_cpu = integers([a.device for a in decoded]), np.array([a.kind == 0 for a in decoded])
         columns = {
-            "device": Column(device.values, device.mask() & ~on_cpu), "address": integers([a.address for a in decoded]),
-            "allocated": integers([a.allocated for a in decoded]), "reserved": integers([a.reserved for a in decoded]),
-        }  # fmt: skip
+            "device": Column(device.values, device.mask() & ~on_cpu),
+            "address": integers([a.address for a in decoded]),
+            "allocated": integers([a.allocated for a in decoded]),
+            "reserved": integers([a.reserved for a in decoded]),
+        }
         self.allocations.add(
             self._place, thread=self._thread(events)[keep], time=time.values[keep], bytes=size.values[keep],
             **{name: column.take(keep) for name, column in columns.items()},
@@ -394,9 +377,7 @@ class Collector:
         )
         if requests := mtia.copies(events, decoded) if kind == DEVICE_KERNEL else {}:
             kinds[[*requests]], name[[*requests]] = MEMCPY, self.strings.codes([*requests.values()])
-            size = either(
-                size, integers([args.length if i in requests else None for i, args in enumerate(decoded)])
-            )
+            size = either(size, integers([args.length if i in requests else None for i, args in enumerate(decoded)]))
         communication = np.full(len(events), -1, np.int32)
         for place, (event, args) in enumerate(zip(events, decoded)):
             if args.collective is not None:

@@ -54,9 +54,7 @@ def _containing(thread: Ints, start: Ints, end: Ints, rows: Ints, outer: Ints) -
         if number in around:
             candidates = around[number]
             candidates = candidates[np.argsort(start[candidates], kind="stable")]
-            event = candidates[
-                np.maximum(np.searchsorted(start[candidates], start[rows[index]], side="right") - 1, 0)
-            ]
+            event = candidates[np.maximum(np.searchsorted(start[candidates], start[rows[index]], side="right") - 1, 0)]
             fits = (start[event] <= start[rows[index]]) & (end[event] >= end[rows[index]])
             out[index] = np.where(fits, event, -1)
     return out

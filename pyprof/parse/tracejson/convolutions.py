@@ -83,14 +83,9 @@ def _gradients(operators: Operators, calls: Mapping[int, Call]) -> dict[tuple[in
     nodes = [
         number
         for number, call in calls.items()
-        if is_backward(call.op)
-        and "onvolution" in call.op
-        and call.args
-        and isinstance(call.args[0].value, Tensor)
+        if is_backward(call.op) and "onvolution" in call.op and call.args and isinstance(call.args[0].value, Tensor)
     ]
-    rows = np.flatnonzero(
-        np.isin(operators.text, nodes) & operators.seq.mask() & operators.forward_thread.mask()
-    )
+    rows = np.flatnonzero(np.isin(operators.text, nodes) & operators.seq.mask() & operators.forward_thread.mask())
     out = {}
     for row in rows.tolist():
         gradient = calls[int(operators.text[row])].args[0].value
@@ -153,9 +148,7 @@ def _backward(
             continue
         candidates, targets = of_thread[thread], rows[places]
         around = candidates[
-            np.maximum(
-                np.searchsorted(operators.start[candidates], operators.start[targets], side="right") - 1, 0
-            )
+            np.maximum(np.searchsorted(operators.start[candidates], operators.start[targets], side="right") - 1, 0)
         ]
         for row, node in zip(targets.tolist(), around.tolist()):
             key = int(operators.forward_thread.values[node]), int(operators.seq.values[node])

@@ -106,9 +106,7 @@ def _decode(texts: Sequence[Any], lost: dict[str, int]) -> list[Event]:
         return out
 
 
-def arguments(
-    decoder: msgspec.json.Decoder[list[_Type]], events: Sequence[Event], empty: _Type
-) -> list[_Type]:
+def arguments(decoder: msgspec.json.Decoder[list[_Type]], events: Sequence[Event], empty: _Type) -> list[_Type]:
     """Decode the arguments of events. `empty` replaces missing ones and those of unexpected types."""
     texts = [event.args if len(event.args) > 1 else b"{}" for event in events]
     try:

@@ -24,9 +24,11 @@ _MEMORY = {
 }
 _COPY = re.compile(r"Memcpy (?P<kind>\w+)(?: \((?P<source>[\w ]+) -> (?P<target>[\w ]+)\))?")
 _FACTS = {
-    "cuda_runtime_version": "cuda", "cuda_driver_version": "cuda.driver", "hip_runtime_version": "hip",
+    "cuda_runtime_version": "cuda",
+    "cuda_driver_version": "cuda.driver",
+    "hip_runtime_version": "hip",
     "host_name": "host",
-}  # fmt: skip
+}
 _DISTRIBUTED = ("backend", "rank", "world_size", "pg_count", "nccl_version")
 
 
@@ -84,9 +86,7 @@ def agent_devices(visible: list[Device], used: Iterable[int]) -> list[Device]:
 
 def is_rocm(visible: list[Device], calls: Iterable[str]) -> bool:
     """Return whether a trace is of ROCm, by its devices' names or its API calls."""
-    return any(device.name.startswith("AMD ") for device in visible) or any(
-        name.startswith("hip") for name in calls
-    )
+    return any(device.name.startswith("AMD ") for device in visible) or any(name.startswith("hip") for name in calls)
 
 
 def meta(facts: dict[str, Any]) -> dict[str, str]:
@@ -129,9 +129,7 @@ def collective(name: str, args: Any) -> Collective:
         for number in (args.sent, args.received)
     )
     group = args.group if isinstance(args.group, str) and args.group else None
-    return Collective(
-        spelled(str(args.collective)), sent, received, dtype, group, _int(args.size), _int(args.seq)
-    )
+    return Collective(spelled(str(args.collective)), sent, received, dtype, group, _int(args.size), _int(args.seq))
 
 
 def _range_collective(name: str, args: Any) -> Collective:

@@ -36,10 +36,12 @@ def threads(
     if not len(backward):
         return Column(out, present)
     identity = process[thread[backward]].astype(np.int64) << 40 | forward.values[backward]
-    votes = pd.concat([
-        _by_flow(thread[backward], start[backward], identity, flows),
-        _by_number(thread, name, seq, forward, process, backward, identity, strings),
-    ])  # fmt: skip
+    votes = pd.concat(
+        [
+            _by_flow(thread[backward], start[backward], identity, flows),
+            _by_number(thread, name, seq, forward, process, backward, identity, strings),
+        ]
+    )
     winners: dict[int, int] = {}
     for number, ballots in votes.groupby("identity"):
         total = ballots.groupby("thread")["votes"].sum().sort_values(ascending=False)

@@ -26,11 +26,7 @@ def join(trace: Trace, path: Path, read: Callable[[Path], Trace]) -> None:
         return
     batches, captures, sizes = _batches(folder), [], []
     for file in sorted(folder.iterdir()):
-        if (
-            not file.name.endswith((".json", ".json.gz"))
-            or file.name == DETAILS
-            or _is_other_rank(file, trace)
-        ):
+        if not file.name.endswith((".json", ".json.gz")) or file.name == DETAILS or _is_other_rank(file, trace):
             continue
         try:
             captures.append(read(file))
@@ -57,8 +53,4 @@ def _batches(folder: Path) -> dict[str, int]:
     except (OSError, ValueError, RecursionError):
         return {}
     rows = [row for row in details if isinstance(row, dict)] if isinstance(details, list) else []
-    return {
-        str(row["file"]): row["batch_size"]
-        for row in rows
-        if type(row.get("batch_size")) is int and "file" in row
-    }
+    return {str(row["file"]): row["batch_size"] for row in rows if type(row.get("batch_size")) is int and "file" in row}

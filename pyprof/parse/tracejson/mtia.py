@@ -25,7 +25,5 @@ def copies(events: Sequence[Event], decoded: Sequence[DeviceArgs]) -> dict[int, 
     return {
         index: _NAMES[args.direction]
         for index, args in enumerate(decoded)
-        if isinstance(args.direction, str)
-        and args.direction in _NAMES
-        and events[index].name == "dma_request"
+        if isinstance(args.direction, str) and args.direction in _NAMES and events[index].name == "dma_request"
     }

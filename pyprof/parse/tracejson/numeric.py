@@ -39,9 +39,7 @@ def integers(values: Sequence[Any]) -> Column:
     if missing == len(values) and missing:
         return Column.missing(len(values))
     try:
-        array = np.array(
-            values if not missing else [0 if value is None else value for value in values], np.int64
-        )
+        array = np.array(values if not missing else [0 if value is None else value for value in values], np.int64)
         if array.ndim == 1:
             return Column(array, np.array([value is not None for value in values]) if missing else None)
     except (TypeError, ValueError, OverflowError):
@@ -65,10 +63,7 @@ def counts(values: Sequence[Any]) -> list[int | None]:
     if values.count(None) == len(values):
         return [None] * len(values)
     column = integers(values)
-    return [
-        value if has and value > 0 else None
-        for value, has in zip(column.values.tolist(), column.mask().tolist())
-    ]
+    return [value if has and value > 0 else None for value, has in zip(column.values.tolist(), column.mask().tolist())]
 
 
 _NO_TRIPLE = np.zeros(3, np.int64)

@@ -173,9 +173,7 @@ class _Team:
         """Add a child. Raises OSError."""
         receiver, sender = Pipe(duplex=False)
         with sender:
-            self._children.append(
-                (reader_process.start(serve, self._file, self._tasks, sender.fileno()), receiver)
-            )
+            self._children.append((reader_process.start(serve, self._file, self._tasks, sender.fileno()), receiver))
 
     def give(self, place: int, first: int, end: int) -> None:
         """Queue a piece; read it at once if there are no children, or all are busy."""

@@ -39,9 +39,7 @@ def add_sequence_lengths(trace: Trace) -> None:
         for code in np.unique(trace.ranges.text).tolist()
         if (match := _STEP.fullmatch(trace.strings[code]))
     }
-    texts = {
-        code for code, call in trace.calls.items() if call.op in ATTENTION or _WRAPPED.fullmatch(call.op)
-    }
+    texts = {code for code, call in trace.calls.items() if call.op in ATTENTION or _WRAPPED.fullmatch(call.op)}
     if not steps or not texts:
         return
     rows = np.flatnonzero(np.isin(trace.ops.text, list(texts)))

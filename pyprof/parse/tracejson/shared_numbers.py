@@ -32,9 +32,7 @@ def untangle(trace: Trace) -> None:
     )
     one &= launches.correlation >= 0
     owner = np.array([thread.process for thread in trace.threads], np.int64)
-    in_several = (
-        gpu.correlation.mask() & (gpu.process < 0) & np.isin(gpu.correlation.values, launches.correlation)
-    )
+    in_several = gpu.correlation.mask() & (gpu.process < 0) & np.isin(gpu.correlation.values, launches.correlation)
     number, known, called = (
         gpu.correlation.values.copy(),
         gpu.correlation.mask().copy(),
@@ -88,9 +86,7 @@ def _assign(trace: Trace, calls: Ints, events: Ints, number: Ints, known: Bools,
         trace.repair(_ORDERED, int((number[events] != launches.correlation[calls]).sum()))
         number[events] = launches.correlation[calls]
         return
-    if (
-        np.isin(launches.correlation[calls], number[events])
-    ).all():  # no call is left: the first is the call's own
+    if (np.isin(launches.correlation[calls], number[events])).all():  # no call is left: the first is the call's own
         events = events[intervals.turns(number[events]) > 0]
     else:
         own = np.isin(launches.correlation[calls], number[events])

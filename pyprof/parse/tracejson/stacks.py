@@ -35,9 +35,7 @@ class Stacks:
         self._spelled: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {0: ((), ())}
         numbers: dict[int, int] = {}
         for thread, rows in intervals.groups(functions.thread):
-            order = rows[
-                intervals.order_by(functions.start[rows], -functions.end[rows], functions.name[rows])
-            ]
+            order = rows[intervals.order_by(functions.start[rows], -functions.end[rows], functions.name[rows])]
             start, end = functions.start[order], functions.end[order]
             nesting, _ = intervals.nested(start, end, slack)
             self._threads[thread] = nesting, self._number(nesting, functions.name[order], numbers)

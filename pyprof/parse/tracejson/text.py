@@ -51,9 +51,7 @@ def read(path: Path, lost: dict[str, int]) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         text = _salvage(path, limit)
         if not text:
-            raise FormatError(
-                f"{path} is compressed and damaged from its beginning; copy it again."
-            ) from None
+            raise FormatError(f"{path} is compressed and damaged from its beginning; copy it again.") from None
         lost["ends of a compressed file that is cut off or damaged"] = 1
     except OSError as error:
         raise FormatError(f"{path} cannot be read ({error.strerror or error}).") from error

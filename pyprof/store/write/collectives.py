@@ -31,9 +31,7 @@ _REDUCE = "cross_device_reduce"  # vLLM's, SGLang's and AITER's all-reduce
 def of_rows(trace: Trace, linked: Linked) -> dict[int, Collective]:
     """Return, by row, the known description of the collective that each communication kernel is."""
     table = linked.rows
-    collective = np.array(
-        [kernels.kind(name) in kernels.COMMUNICATION for name in table.names] or [False], bool
-    )
+    collective = np.array([kernels.kind(name) in kernels.COMMUNICATION for name in table.names] or [False], bool)
     index = np.flatnonzero((table.kind == KERNEL) & collective[table.name])
     if not len(index):
         return {}
@@ -43,9 +41,7 @@ def of_rows(trace: Trace, linked: Linked) -> dict[int, Collective]:
     out = {}
     for row, event, call in zip(index.tolist(), linked.row_gpu[index].tolist(), of_call):
         place = of_event.get(event, call)
-        out[row] = (
-            descriptions.what[place] if place >= 0 else Collective(name_of(table.names[table.name[row]]))
-        )
+        out[row] = descriptions.what[place] if place >= 0 else Collective(name_of(table.names[table.name[row]]))
     return out
 
 
@@ -54,9 +50,7 @@ def _of_calls(trace: Trace, launch: Ints) -> Ints:
     descriptions, out = trace.collectives, np.full(len(launch), _NONE)
     of_thread = np.flatnonzero(descriptions.gpu < 0)
     launched = np.flatnonzero(launch >= 0)
-    launches = {
-        t: launched[places] for t, places in intervals.groups(trace.launches.thread[launch[launched]])
-    }
+    launches = {t: launched[places] for t, places in intervals.groups(trace.launches.thread[launch[launched]])}
     for thread, places in intervals.groups(descriptions.thread[of_thread]):
         own_launches = launches.get(thread)
         if own_launches is None:
@@ -87,6 +81,4 @@ def table(collectives: dict[int, Collective], row: Ints, event: Ints) -> pa.Tabl
     """Return rows of the table: the collectives of given rows, with the ids of their events."""
     kinds = {"event": int, "name": str, "sent_bytes": int, "received_bytes": int, "dtype": str, "process_group": str,
              "size": int, "seq": int}  # fmt: skip
-    return rows(
-        kinds, ((identity, *collectives[number]) for number, identity in zip(row.tolist(), event.tolist()))
-    )
+    return rows(kinds, ((identity, *collectives[number]) for number, identity in zip(row.tolist(), event.tolist())))

@@ -57,9 +57,7 @@ _WHOLE = ("iteration_set", "aggregation")  # the same in all parts that have the
 _APART = {*_SMALL, *_WHOLE, "source", "worker"}
 
 
-def combine(
-    parts: Sequence[Part], shifts: Sequence[int], threads: Sequence[int]
-) -> Iterator[tuple[str, pa.Table]]:
+def combine(parts: Sequence[Part], shifts: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables of all parts. `shifts`: ns to add to the times of each; `threads`: how many threads each has."""
     small = {table: _Rows(keys) for table, keys in _SMALL.items()}
     workers: list[dict[str, Any]] = []

@@ -138,9 +138,7 @@ def worker_names(items: list[Process]) -> list[str]:
 def devices(trace: Trace, events: Rows, worker: Ints, numbers: Ints) -> pa.Table:
     """Return one row per worker and device, idle devices included. `worker` by row, `numbers` by process."""
     on_device = events.device.mask()
-    event_counts = pd.DataFrame(
-        {"worker": worker[on_device], "number": events.device.values[on_device]}
-    ).value_counts()
+    event_counts = pd.DataFrame({"worker": worker[on_device], "number": events.device.values[on_device]}).value_counts()
     counts: dict[tuple[int, int], int] = {}
     for (owner, number), count in zip(event_counts.index.tolist(), event_counts.tolist()):
         counts[int(owner), int(number)] = int(count)

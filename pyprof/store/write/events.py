@@ -38,9 +38,7 @@ def tables(
     for piece in pieces(ordered):
         index = order[piece]
         first = int(np.searchsorted(ordered, ordered[piece.start]))
-        identity = (int(ordered[piece.start]) << WORKER_SHIFT) + np.arange(
-            piece.start - first, piece.stop - first
-        )
+        identity = (int(ordered[piece.start]) << WORKER_SHIFT) + np.arange(piece.start - first, piece.stop - first)
         op, call = executions.of_row[index], call_id[linked.row_launch[index]]
         tc = costs.tensor_cores[index]
         parts: dict[str, Any] = {

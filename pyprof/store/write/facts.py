@@ -109,9 +109,7 @@ def _workers(trace: Trace) -> Ints:
     is_worker[process[trace.ops.thread]] = True
     is_worker[process[trace.ranges.thread[trace.ranges.operator]]] = True
     # A call, or a node of autograd without a number, is an operator by its name.
-    named = np.array(
-        [text.startswith("{") or is_backward(text) for text in trace.strings.texts] or [False], bool
-    )
+    named = np.array([text.startswith("{") or is_backward(text) for text in trace.strings.texts] or [False], bool)
     is_worker[process[trace.ranges.thread[named[trace.ranges.text]]]] = True
     out: Ints = np.where(is_worker, np.cumsum(is_worker) - 1, NONE)
     return out

@@ -52,26 +52,24 @@ def ranges_of(
     end = ranges.end.values
     if not ranges.end.mask().all():
         end = np.where(ranges.end.mask(), end, ranges.start)
-    thread, start, text = (_joined(ranges.thread, ops.thread, calls.thread),
-                           _joined(ranges.start, ops.start, calls.start),
-                           _joined(ranges.text, ops.name, calls.name))  # fmt: skip
+    thread, start, text = (
+        _joined(ranges.thread, ops.thread, calls.thread),
+        _joined(ranges.start, ops.start, calls.start),
+        _joined(ranges.text, ops.name, calls.name),
+    )
     length = _joined(end, ops.end, calls.end) - start
     kind = _joined(
         ranges.kind, np.full(len(ops), OPERATOR_EVENT, np.int8), np.full(len(calls), PYTHON_FUNCTION, np.int8)
     )
     worker = thread_worker[thread]
-    order = intervals.order_by(
-        start, thread, lambda index: -length[index], lambda index: _nesting_order(trace, index)
-    )
+    order = intervals.order_by(start, thread, lambda index: -length[index], lambda index: _nesting_order(trace, index))
     if (worker[1:] != worker[:-1]).any() or (len(worker) and worker[0] < 0):
         order = order[np.argsort(worker[order], kind="stable")]
         order = order[worker[order] >= 0]
     columns = {"seq": ranges.seq, "args": Column.missing(n), "stack": Column.missing(n)}
     if n > len(ranges):
         described = np.array([name.startswith("{") for name in trace.strings.texts], bool)[ops.text]
-        stack_codes = np.array(
-            [stacks.code(user_frames(stack.frames)) for stack in trace.stacks] or [0], np.int64
-        )
+        stack_codes = np.array([stacks.code(user_frames(stack.frames)) for stack in trace.stacks] or [0], np.int64)
         columns = {
             "seq": _of_middle(len(ranges), ops.seq, len(calls), ranges.seq),
             "args": _of_middle(len(ranges), Column(ops.text, described), len(calls)),
@@ -86,9 +84,7 @@ def ranges_of(
     index = order[waits[text[order]]]
     yield (
         "dataloader",
-        table(
-            id=np.arange(len(index)), thread=thread[index], start_ns=start[index], duration_ns=length[index]
-        ),
+        table(id=np.arange(len(index)), thread=thread[index], start_ns=start[index], duration_ns=length[index]),
     )
     placed = np.flatnonzero(trace.gpu.op >= 0)
     if len(placed):
@@ -115,9 +111,7 @@ def _of_middle(before: int, middle: Column, after: int, first: Column | None = N
     """Return a column that only the second of three tables has, and perhaps the first."""
     missing = np.zeros(after, np.int64)
     head = Column.missing(before) if first is None else first
-    return Column(
-        np.r_[head.values, middle.values, missing], np.r_[head.mask(), middle.mask(), missing.astype(bool)]
-    )
+    return Column(np.r_[head.values, middle.values, missing], np.r_[head.mask(), middle.mask(), missing.astype(bool)])
 
 
 def _io(trace: Trace, thread_worker: Ints) -> pa.Table:
@@ -187,10 +181,7 @@ def loader_batches(trace: Trace, worker_of_process: Ints) -> pa.Table:
 
     def columns(*names: str, unit: str = "") -> dict[str, Any]:
         values = ((name, getattr(batches, name)) for name in names)
-        return {
-            name + unit: value.take(index) if isinstance(value, Column) else value[index]
-            for name, value in values
-        }
+        return {name + unit: value.take(index) if isinstance(value, Column) else value[index] for name, value in values}
 
     return table(
         id=np.arange(len(index)),
@@ -209,6 +200,4 @@ def steps(trace: Trace, worker_of_process: Ints) -> pa.Table:
     worker = worker_of_process[marks.process]
     keep = np.flatnonzero(worker >= 0)
     keep = keep[~pd.DataFrame({"w": worker[keep], "n": marks.number[keep]}).duplicated().to_numpy()]
-    return table(
-        worker=worker[keep], number=marks.number[keep], start_ns=marks.start[keep], end_ns=marks.end[keep]
-    )
+    return table(worker=worker[keep], number=marks.number[keep], start_ns=marks.start[keep], end_ns=marks.end[keep])

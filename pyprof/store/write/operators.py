@@ -93,9 +93,7 @@ class Operators:
             number = self._numbers[what, ranges] = len(self.rows)
             self.keys.append(_digest((what, ranges)))
             self.groups.append(None)
-            self.rows.append(
-                _in_range(what, ranges, self._next(ranges[-1])) if ranges else _unassociated(what)
-            )
+            self.rows.append(_in_range(what, ranges, self._next(ranges[-1])) if ranges else _unassociated(what))
         return number
 
     def _next(self, type_: str) -> int:
@@ -157,9 +155,7 @@ def _unassociated(what: str) -> Operator:
 
 def _in_range(what: str, ranges: tuple[str, ...], number: int) -> Operator:
     name, type_ = _path((*ranges, what)), ranges[-1]
-    return Operator(
-        f"{type_.upper()}_{number}", name, type_, None, 2, 4, None, (), None, None, None, False, IN_RANGE
-    )
+    return Operator(f"{type_.upper()}_{number}", name, type_, None, 2, 4, None, (), None, None, None, False, IN_RANGE)
 
 
 def _key(site: Site) -> _Key:

@@ -29,6 +29,4 @@ class Problem(Model):
     detail: str
     parameter: str | None = Field(None, description="The invalid URL parameter.")
     progress: float | None = Field(None, description="For `opening`: the completed share.")
-    recording: str | None = Field(
-        None, description="The name of the recording that cannot be opened, or not yet."
-    )
+    recording: str | None = Field(None, description="The name of the recording that cannot be opened, or not yet.")

@@ -57,9 +57,7 @@ class Curve(Model):
     name: str
     device: int | None = Field(description="null for the CPU.")
     recorded: bool = Field(description="Whether values are the allocator's own count; else the sum from 0.")
-    events: int = Field(
-        description="Events before downsampling, which keeps the largest and smallest of each stretch."
-    )
+    events: int = Field(description="Events before downsampling, which keeps the largest and smallest of each stretch.")
     time: list[int]
     allocated: list[int]
     reserved: list[int | None]
@@ -86,9 +84,7 @@ class Heat(Model):
     lengths: list[int] = Field(description="Length of each step in ns, median of its workers.")
     workers_per_row: int
     steps_per_column: int
-    values: list[list[int | None]] = Field(
-        description="ns, by row and column; null: not known, or no such step."
-    )
+    values: list[list[int | None]] = Field(description="ns, by row and column; null: not known, or no such step.")
     which: list[list[int]] | None = Field(
         description="Of several workers and steps of a cell the one that is shown: worker * steps_per_column + step, "
         "from 0. null where each cell is of one."

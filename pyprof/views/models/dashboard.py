@@ -80,9 +80,7 @@ class Finding(Model):
     outcome: Literal["found", "needs"]
     problem: str
     advice: str
-    saving: int | None = Field(
-        description="Estimated saving of wall time, ns; null if it cannot be estimated."
-    )
+    saving: int | None = Field(description="Estimated saving of wall time, ns; null if it cannot be estimated.")
     saving_per_step: int | None = Field(description="The same for a step; of all if there are no steps.")
     share: float | None = Field(description="The saving in percent of the steady steps.")
     verify: str
@@ -98,9 +96,7 @@ class Step(Model):
     first: int | None
     last: int | None
     steady: bool = Field(description="Whether they are of about equal length; else they are all steps.")
-    used: str = Field(
-        description="Which of the recorded steps they are, and why not the others; empty if all."
-    )
+    used: str = Field(description="Which of the recorded steps they are, and why not the others; empty if all.")
     breakdown: Breakdown
 
 
@@ -189,15 +185,9 @@ class Overview(Model):
     figures: list[Figure] = Field(description="Every figure of docs/metrics.md.")
     performance: list[Figure] = Field(description="DLProf's Performance Summary.")
     gpu_utilization: Breakdown
-    resources: Breakdown = Field(
-        description="DLProf's Resource Usage Breakdown: seven parts of the wall time."
-    )
-    kernel_time: Breakdown = Field(
-        description="Sums of kernels with tensor cores, copies and sets, other kernels."
-    )
-    tensor_cores: Breakdown = Field(
-        description="Kernels of eligible operators, with and without tensor cores."
-    )
+    resources: Breakdown = Field(description="DLProf's Resource Usage Breakdown: seven parts of the wall time.")
+    kernel_time: Breakdown = Field(description="Sums of kernels with tensor cores, copies and sets, other kernels.")
+    tensor_cores: Breakdown = Field(description="Kernels of eligible operators, with and without tensor cores.")
     iterations: list[Figure]
     top: Top
     modules: list[Share] = Field(description="Modules of the longest time of their own.")

@@ -32,9 +32,7 @@ class Frame(Model):
 class Partner(Model):
     """A related item: the backward of a forward, the operator of a launch."""
 
-    relation: Literal[
-        "forward", "backward", "operator", "kernel", "iteration", "parent", "idle before", "ended by"
-    ]
+    relation: Literal["forward", "backward", "operator", "kernel", "iteration", "parent", "idle before", "ended by"]
     kind: Literal["op", "kernel", "launch", "iteration", "gap"]
     id: str
     title: str
@@ -64,9 +62,7 @@ class Details(Model):
     partners: list[Partner]
     roofline: Point | None
     tables: list[NamedTable]
-    start: int | None = Field(
-        default=None, description="Of what is on the timeline: when it starts and ends."
-    )
+    start: int | None = Field(default=None, description="Of what is on the timeline: when it starts and ends.")
     end: int | None = None
 
 

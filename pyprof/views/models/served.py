@@ -117,9 +117,7 @@ class Profile(Model):
     fleet: bool = Field(
         description="Whether it is the summary of a fleet, which has no single events: it has the reports that say so."
     )
-    notice: str | None = Field(
-        description="What to know of the profile before anything else: it is an example."
-    )
+    notice: str | None = Field(description="What to know of the profile before anything else: it is an example.")
     source_root: bool = Field(description="Whether source files may be read from disk.")
 
 

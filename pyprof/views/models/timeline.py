@@ -97,9 +97,7 @@ class Timeline(Model):
     counters: list[Counter] = Field(description="Of devices, as far as the recording knows them.")
     steps: list[TimelineStep] = Field(description="At most 20,000.")
     pauses: list[TimelinePause] = Field(description="At most 20,000.")
-    causes: dict[str, str] = Field(
-        description="Causes of idle time that the recording has, each with what to do."
-    )
+    causes: dict[str, str] = Field(description="Causes of idle time that the recording has, each with what to do.")
 
 
 class PathStretch(Model):
@@ -325,6 +323,4 @@ class EventHits(Model):
     total: int
     offset: int
     hits: list[EventHit]
-    places: list[int] = Field(
-        description="Place of each among all hits in the order of their starts, from 0."
-    )
+    places: list[int] = Field(description="Place of each among all hits in the order of their starts, from 0.")

@@ -103,9 +103,7 @@ class Page:
             else:
                 break
         open_ = [f"{time.monotonic() - since:.1f} s {url}" for url, since in self.open.values()]
-        assert not wrong, (
-            f"{condition} is not so at {wrong}\n\nwithout an answer: {open_}\n\nwrong: {self.wrong}"
-        )
+        assert not wrong, f"{condition} is not so at {wrong}\n\nwithout an answer: {open_}\n\nwrong: {self.wrong}"
 
     def find(self, selector: str) -> Any:
         return self.tab.locator(selector)
@@ -283,9 +281,7 @@ def opened(chromium: Any, contexts: Callable[..., Any], client: Asking) -> Itera
     """Opens tabs that remember nothing of the tests before; by default on the server of `client`."""
     pages: list[Page] = []
 
-    def open_(
-        server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720
-    ) -> Page:
+    def open_(server: Asking | None = None, theme: str = "light", width: int = 1280, height: int = 720) -> Page:
         tab = contexts(theme, width, height, client.url).new_page()
         pages.append(Page(tab, (server or client).url))
         return pages[-1]

@@ -172,9 +172,7 @@ def test_annotations_diff(page: Page, served: Asking, prof: profiles.Profile):
     start(page, note="b", notes="on", **{"from": str(low), "to": str(high)})
     page.find("[data-versus]").select_option("a")
     page.find("[data-sums]").wait_for()
-    assert page.find("[data-annotation='b'] [data-difference]").get_attribute("data-difference") == str(
-        last - first
-    )
+    assert page.find("[data-annotation='b'] [data-difference]").get_attribute("data-difference") == str(last - first)
     assert page.find("[data-span]").get_attribute("data-span") == f"{first} {last}"
     assert "Between after and before" in page.find("[data-span]").inner_text()
     (device,) = served.json("/api/timeline/selection", start=first, end=last, work=True)["devices"]
@@ -241,10 +239,7 @@ def test_annotations_survive_a_restart(opened: Open, copied: Callable[[], Path],
         assert selected.get_attribute("data-annotation") == one["id"]
         assert selected.locator("input").first.input_value() == HOSTILE
         assert flag(other, one["id"]).inner_text() == HOSTILE
-        assert (
-            str(database.with_name(f"{database.name}.notes.json"))
-            in other.find("[data-annotations]").inner_text()
-        )
+        assert str(database.with_name(f"{database.name}.notes.json")) in other.find("[data-annotations]").inner_text()
         # Far from what is shown by default, the link alone leads there.
         write(second, one, {"id": "far", "start": high})
         other.tab.goto("about:blank")

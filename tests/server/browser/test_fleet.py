@@ -45,9 +45,7 @@ def test_the_summary_names_the_late_rank_and_views_of_events_say_why_they_are_em
         assert ("no single events" in said) == (view not in ("overview", "reports")), view
         assert not page.find("[data-note=error]").count(), view
     page.go("reports")
-    offered = page.find("[data-reports] option").evaluate_all(
-        "options => options.map(option => option.value)"
-    )
+    offered = page.find("[data-reports] option").evaluate_all("options => options.map(option => option.value)")
     assert {"rank_times", "stragglers"} < set(offered)
     assert not {"idle", "root_cause"} & set(offered)
     asking, whole = summary

@@ -24,10 +24,7 @@ def test_bars_are_the_iterations_and_are_zoomed(page: Page, prof: profiles.Profi
     page.go("iterations")
     bars = page.find(f"{CHART} [data-bar]").all()
     assert [bar.get_attribute("data-bar") for bar in bars] == [str(n) for n in range(STEPS)]
-    badges = {
-        name: page.find(f"[data-badge={name}]").inner_text()
-        for name in ("total", "profiled", "start", "stop")
-    }
+    badges = {name: page.find(f"[data-badge={name}]").inner_text() for name in ("total", "profiled", "start", "stop")}
     assert badges == {"total": "6", "profiled": "6", "start": "0", "stop": "5"}
     for bar, (_, row) in zip(bars, prof.steps.iterrows()):
         lines = bar.get_attribute("data-tip").split("\n")
@@ -36,9 +33,7 @@ def test_bars_are_the_iterations_and_are_zoomed(page: Page, prof: profiles.Profi
         assert sum(amounts.values()) == row["duration_ns"]
         for label, key in PARTS.items():
             assert amounts.get(label, 0) == row[f"{key}_ns"], label
-        heights = bar.locator("rect[data-part]").evaluate_all(
-            "rects => rects.map(r => +r.getAttribute('height'))"
-        )
+        heights = bar.locator("rect[data-part]").evaluate_all("rects => rects.map(r => +r.getAttribute('height'))")
         assert sum(heights) > 0
     legend = page.find("[data-panel=iterations] [data-legend]").all_inner_texts()
     assert legend == [
@@ -100,9 +95,7 @@ def test_10_000_iterations_are_as_many_bars_as_there_is_room_for(page: Page):
     assert drawn.first.get_attribute("data-tip").split("\n")[0] == (
         f"Iteration 0 to {each - 1}, mean: {mean / 1000:.1f} µs"
     )
-    assert (
-        page.find(f"{CHART} rect").count() <= 2 * drawn.count() + 2
-    )  # its part, what is behind it, the borders
+    assert page.find(f"{CHART} rect").count() <= 2 * drawn.count() + 2  # its part, what is behind it, the borders
     # Near enough, and moved: other bars, of one iteration each, and nothing is asked for.
     page.go("iterations", zoom="5000-5060")
     box = page.find(CHART).bounding_box()
@@ -200,8 +193,7 @@ def test_other_iterations_are_added_up(opened: Open, own: Asking):
     box = page.find("header.noprint").first.get_by_label("Aggregation")
     assert box.locator("option").all_inner_texts() == ["Iterations 0 to 5", "Iterations 2 to 3"]
     assert all(
-        title.startswith("Key operator")
-        for title in box.locator("option").evaluate_all("o => o.map(x => x.title)")
+        title.startswith("Key operator") for title in box.locator("option").evaluate_all("o => o.map(x => x.title)")
     )
     after = sum(int(text.replace(",", "")) for text in page.column("types", "calls"))
     assert after * STEPS == before * 2

@@ -83,8 +83,6 @@ def test_a_name_has_two_lines_on_a_phone(opened: Open, kernels: Asking):
     assert all(1.8 < lines < 2.9 for lines in lines_of(page, cells)), lines_of(page, cells)
     assert all(height < 3 for height in lines_of(page, "main thead tr:first-child"))
     page.go("lines")
-    texts = page.find(
-        "[data-table=lines] tbody td:first-child .end, td:first-child .number"
-    ).all_inner_texts()
+    texts = page.find("[data-table=lines] tbody td:first-child .end, td:first-child .number").all_inner_texts()
     assert "/net.py" in texts
     assert {":1", ":2", ":3"} <= set(texts)

@@ -26,9 +26,7 @@ def test_what_is_in_use_at_a_moment_by_group(opened: Open, traces: Asking):
     title, cursor = page.find("[data-panel=alive] h2"), page.find("[data-panel=curve] [role=slider]")
     assert title.inner_text() == "In use at 315 µs, the peak"
     assert sizes(page) == {"linear": 2048, "relu": 1024, REST: 1024}
-    assert (
-        page.find("[data-table=alive] tfoot [data-total=bytes]").inner_text() == "4.000"
-    )  # KiB, as its column
+    assert page.find("[data-table=alive] tfoot [data-total=bytes]").inner_text() == "4.000"  # KiB, as its column
     assert figures(page) == (
         "4.00 KiB allocated, 8.00 KiB reserved: 4.00 KiB (50.0 %) is cached for reuse or lost to fragmentation."
     )

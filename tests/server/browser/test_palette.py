@@ -60,9 +60,7 @@ def test_what_is_named_so_is_first_and_findings_are_last(opened: Open, resnet: A
     assert shown[0] == ("aten::addmm", "Operator of torch")
     assert ("AddmmBackward", "Operator of torch") in shown
     shown = offers(page, "convolution_backward")
-    names = {
-        one["name"] for one in events if "convolutionbackward" in re.sub(r"[\W_]", "", one["name"].lower())
-    }
+    names = {one["name"] for one in events if "convolutionbackward" in re.sub(r"[\W_]", "", one["name"].lower())}
     operators = {name for name in names if re.fullmatch(r"aten::\w+|\w+Backward\d*", name)}
     assert {name for name, what in shown if what == "Operator of torch"} == operators
     assert shown[0][1] == "Operator of torch"

@@ -47,9 +47,7 @@ def test_the_page_draws_a_line_above_what_the_step_waited_for(opened: Open, rank
     width = page.tab.evaluate("document.querySelector('.canvases canvas').width")
     scale = width / (found["end"] - found["start"])
     lines = page.tab.evaluate("window.timeline.scene.lines")
-    (longest,) = [
-        one for one in lines if abs(one[2] - one[1] - max(line[2] - line[1] for line in lines)) < 1e-9
-    ]
+    (longest,) = [one for one in lines if abs(one[2] - one[1] - max(line[2] - line[1] for line in lines)) < 1e-9]
     track = tracks[longest[0]]
     assert (track["worker"], track["device"]) == (WHAT.guilty, None)
     stretch = max(found["stretches"], key=lambda one: one["end"] - one["start"])
@@ -70,9 +68,7 @@ def test_the_page_draws_a_line_above_what_the_step_waited_for(opened: Open, rank
         assert {one["part"]: one["time"] for one in found["sums"]} == sums
         assert sum(sums.values()) == found["end"] - found["start"]
         # The guilty rank's thread has the planted time.
-        host = [
-            one for one in found["stretches"] if one["worker"] == WHAT.guilty and one["thread"] is not None
-        ]
+        host = [one for one in found["stretches"] if one["worker"] == WHAT.guilty and one["thread"] is not None]
         assert max(one["end"] - one["start"] for one in host) > WHAT.extra
         # By clocks that differ by less than the scatter of the ends, one stretch begins where another ended.
         stretches = found["stretches"]

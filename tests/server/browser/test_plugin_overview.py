@@ -36,9 +36,7 @@ def test_configuration_and_step_time(alpha: Page, traces: Asking):
     panel = "[data-panel=configuration]"
     assert alpha.find(f"{panel} [data-figure=workers]").inner_text() == "1"
     assert alpha.find(f"{panel} [data-figure=device_type]").inner_text() == "GPU"
-    shown = {
-        one.get_attribute("data-fact"): one.inner_text() for one in alpha.find(f"{panel} [data-fact]").all()
-    }
+    shown = {one.get_attribute("data-fact"): one.inner_text() for one in alpha.find(f"{panel} [data-fact]").all()}
     # 180 of 1000 and of 1200 us; of 80 multiprocessors 40 have a block for 100 us, all of them for 80.
     busy, filled = 100 * 360 / 2200, 100 * 2 * (100 * 0.5 + 80) / 2200
     assert shown == {
@@ -54,15 +52,10 @@ def test_configuration_and_step_time(alpha: Page, traces: Asking):
         lines = bar.get_attribute("data-tip").split("\n")
         assert lines[0] == f"Step {row['step']}: {row['total_ns'] / 1e6:.2f} ms"
         assert lines[1] == f"Forward: 180 µs ({100 * 180_000 / row['total_ns']:.1f} %)"
-        parts = [
-            part.get_attribute("data-part") for part in bar.locator("[data-part]").all()
-        ]  # those that are not 0
+        parts = [part.get_attribute("data-part") for part in bar.locator("[data-part]").all()]  # those that are not 0
         times = {key.removesuffix("_ns") for key in row if key.endswith("_ns") and row[key]} - {"total"}
         assert set(parts) == times
-        assert (
-            len(lines)
-            == 1 + len({key for one in rows for key in one if key.endswith("_ns") and one[key]}) - 1
-        )
+        assert len(lines) == 1 + len({key for one in rows for key in one if key.endswith("_ns") and one[key]}) - 1
 
 
 @pytest.mark.statement("PO09", "PO10", "PO11", "PO12", "PO13", "PO14")
@@ -78,9 +71,7 @@ def test_execution_summary(alpha: Page, traces: Asking):
     for key, (_, us) in CATEGORIES.items():
         if us is not None:
             assert float(shown[key][2].split()[0]) == pytest.approx(100 * us / MEAN, abs=0.051), key
-    exact = {
-        row.get_attribute("data-category"): row.locator("td").nth(1).get_attribute("data-tip") for row in rows
-    }
+    exact = {row.get_attribute("data-category"): row.locator("td").nth(1).get_attribute("data-tip") for row in rows}
     times = {key: float(text.removesuffix(" ns").replace(",", "")) for key, text in exact.items()}
     for key, (_, us) in CATEGORIES.items():
         if us is not None:

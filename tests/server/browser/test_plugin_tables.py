@@ -32,10 +32,7 @@ DONUTS = {
 def slices(page: Page, panel: str) -> dict[str, float]:
     """Shares of a donut by name."""
     rows = page.find(f"[data-panel={panel}] [data-legend]").all()
-    return {
-        one.get_attribute("data-legend"): float(one.locator(".amount").inner_text().split()[0])
-        for one in rows
-    }
+    return {one.get_attribute("data-legend"): float(one.locator(".amount").inner_text().split()[0]) for one in rows}
 
 
 def shares(times: dict[str, int], most: int = 10, overlapping: bool = False) -> dict[str, Any]:

@@ -110,9 +110,7 @@ def test_two_runs_side_by_side(opened: Open, traces: Asking):
         "Net_0": ("240 µs", "560 µs", "+320 µs (133.3 %)", "240 µs and 560 µs"),
         outside: ("160 µs", "320 µs", "+160 µs (100.0 %)", "400 µs and 880 µs"),
     }
-    assert height(page, "Net_0", "other") == pytest.approx(
-        height(page, "Net_0", "base") * 560 / 240, rel=0.02
-    )
+    assert height(page, "Net_0", "other") == pytest.approx(height(page, "Net_0", "base") * 560 / 240, rel=0.02)
     assert height(page, "Net_0", "delta") == pytest.approx(height(page, outside, "delta") * 2, rel=0.03)
     for line in ("base", "other"):
         points = page.find(f"[data-line={line}]").get_attribute("points").split()

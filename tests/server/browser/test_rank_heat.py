@@ -50,10 +50,7 @@ def test_the_later_the_farther_from_the_background(page: Page):
     assert rows[0][:2] == ["rank2", str(FIRST)]
     assert len(rows) == 2 * planted.RANKS - 1
     page.tab.evaluate(axe())
-    assert (
-        page.tab.evaluate("axe.run('[data-panel=heat]').then(found => found.violations.map(one => one.id))")
-        == []
-    )
+    assert page.tab.evaluate("axe.run('[data-panel=heat]').then(found => found.violations.map(one => one.id))") == []
 
 
 def test_a_cell_says_what_it_has_and_leads_to_the_timeline(page: Page):

@@ -66,9 +66,7 @@ def test_the_step(page: Page, recording: Any, capsys: pytest.CaptureFixture[str]
     for key, (time, share) in shown.items():
         total = table[f"{key}_ns"].sum()
         assert nanoseconds(time) == pytest.approx(total / len(table), rel=0.006, abs=0.5), key
-        assert percent(share) == pytest.approx(100 * total / table["total_ns"].sum(), rel=0.06, abs=0.051), (
-            key
-        )
+        assert percent(share) == pytest.approx(100 * total / table["total_ns"].sum(), rel=0.06, abs=0.051), key
     assert sum(percent(share) for _, share in shown.values()) == pytest.approx(100, abs=0.4)
 
 
@@ -95,9 +93,7 @@ def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
     page.go("gpus")
     assert float(page.column("gpus", "utilization")[0]) == pytest.approx(gpu["utilization"], abs=0.00005)
     causes = page.find("[data-cause]").all()
-    shares = [
-        plain(cause.inner_text()).partition(" % of the idle time")[0].rsplit(", ", 1)[-1] for cause in causes
-    ]
+    shares = [plain(cause.inner_text()).partition(" % of the idle time")[0].rsplit(", ", 1)[-1] for cause in causes]
     totals = prof.report("idle").groupby("cause")["total_ns"].sum().sort_values(ascending=False)
     assert [percent(share) for share in shares] == [
         pytest.approx(100 * total / idle, abs=0.051) for total in totals.iloc[: len(shares)]
@@ -113,6 +109,4 @@ def test_busy_idle_and_tensor_cores(page: Page, recording: Any):
             share = row.locator(f"[data-key={key}]").get_attribute("data-percent")
             assert percent(share) == pytest.approx(100 * step[key] / step["total_ns"], abs=0.051), key
     total = page.find("[data-table=steps] tfoot [data-total=kernel_ns]").get_attribute("data-percent")
-    assert percent(total) == pytest.approx(
-        100 * table["kernel_ns"].sum() / table["total_ns"].sum(), abs=0.051
-    )
+    assert percent(total) == pytest.approx(100 * table["kernel_ns"].sum() / table["total_ns"].sum(), abs=0.051)

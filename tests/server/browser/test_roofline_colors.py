@@ -39,9 +39,7 @@ def events() -> list[tuple[int, int, int, int | None, int | None]]:
 
 
 @pytest.fixture(scope="module")
-def planted(
-    made: Path, tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, ...]]
-) -> Iterator[Asking]:
+def planted(made: Path, tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, ...]]) -> Iterator[Asking]:
     path = tmp_path_factory.mktemp("roofline") / "net_dldb.sqlite"
     path.write_bytes(made.read_bytes())
     with closing(sqlite3.connect(path)) as database:
@@ -84,9 +82,7 @@ def pixels(page: Page, y: float) -> list[str]:
 
 def ink(page: Page, name: str) -> str:
     return str(
-        page.tab.evaluate(
-            "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()", name
-        )
+        page.tab.evaluate("name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()", name)
     )
 
 
@@ -125,9 +121,7 @@ def test_a_kernel_has_the_color_of_its_share(
         ".legend .swatch", "all => all.map(one => getComputedStyle(one).backgroundColor)"
     )
     inks = [ink(page, f"--e-{number}") for number in range(5)]
-    assert [
-        f"#{''.join(f'{int(part):02x}' for part in re.findall('[0-9]+', one))}" for one in swatches[:5]
-    ] == inks
+    assert [f"#{''.join(f'{int(part):02x}' for part in re.findall('[0-9]+', one))}" for one in swatches[:5]] == inks
     for _, begin, end, percent, _ in (next(one for one in events if one[3] is None), events[0]):
         page.tab.goto("about:blank")
         start(page, by="roofline", **{"from": str(begin - 5), "to": str(end + 5)})

@@ -92,10 +92,7 @@ def test_kernel_details(page: Page, client: Asking):
     counts = [int(row[2].replace(",", "")) for row in cells]
     # Of each of 6 steps: one kernel of the tensor cores, one copy, three others.
     assert counts == [30, 6, 6, 18]
-    exact = [
-        int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", ""))
-        for row in rows.all()
-    ]
+    exact = [int(row.locator("td").nth(1).get_attribute("data-tip").split()[0].replace(",", "")) for row in rows.all()]
     assert exact[0] == sum(exact[1:])
     assert exact[1:3] == [6 * 70, 6 * 25]
     page.find("aside button[aria-label='Close the details']").click()
@@ -148,9 +145,7 @@ def test_a_database_that_vanished(opened: Open, copied: Callable[[], Path]):
 
 def test_a_damaged_database_is_one_problem(opened: Open, copied: Callable[[], Path]):
     """Its title is the server's, the header has its name, and what would lead to the same again is not offered."""
-    file = copied(
-        "a_name_without_blanks_that_is_wider_than_a_phone_whatever_the_folder_is_called_dldb.sqlite"
-    )
+    file = copied("a_name_without_blanks_that_is_wider_than_a_phone_whatever_the_folder_is_called_dldb.sqlite")
     file.write_bytes(file.read_bytes()[:20000])
     with serving(file) as server:
         page = opened(server)

@@ -69,10 +69,7 @@ def test_columns_filter_together(page: Page, prof: profiles.Profile):
     table = prof.report("detail")
     slow = table[table["gpu"] > 100]
     assert 0 < len(slow) < whole
-    assert (
-        page.showing("ops")
-        == f"Showing 1 to {len(slow)} of {len(slow)} entries (filtered from {whole} total)"
-    )
+    assert page.showing("ops") == f"Showing 1 to {len(slow)} of {len(slow)} entries (filtered from {whole} total)"
     fill(page, "[data-table=ops] [aria-label='Filter Op Type']", "mm")
     both = slow[slow["type"].str.contains("mm")]
     assert page.column("ops", "gpu") == [grouped(v) for v in sorted(both["gpu"], reverse=True)]
@@ -96,9 +93,7 @@ def test_sorting(page: Page, prof: profiles.Profile):
     page.find("[data-table=ops] [data-sort=cpu]").click()
     page.settled()
     assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "descending"
-    assert [v for v in page.column("ops", "cpu") if v != "–"] == [
-        grouped(v) for v in sorted(cpu, reverse=True)
-    ]
+    assert [v for v in page.column("ops", "cpu") if v != "–"] == [grouped(v) for v in sorted(cpu, reverse=True)]
     page.find("[data-table=ops] [data-sort=cpu]").click()
     page.settled()
     assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"
@@ -106,9 +101,7 @@ def test_sorting(page: Page, prof: profiles.Profile):
     page.find("[data-table=ops] [data-sort=name]").click()
     page.settled()
     assert page.find("[data-table=ops] th[aria-sort]").get_attribute("aria-sort") == "ascending"  # texts
-    assert (
-        page.tab.evaluate("getComputedStyle(document.querySelector('td[data-key=cpu]')).textAlign") == "right"
-    )
+    assert page.tab.evaluate("getComputedStyle(document.querySelector('td[data-key=cpu]')).textAlign") == "right"
 
 
 @pytest.mark.statement("DT10", "DT11")
@@ -284,9 +277,7 @@ def test_a_table_is_copied_for_a_spreadsheet(page: Page, prof: profiles.Profile)
 
     lines = [line.split("\t") for line in copied("Copy table").splitlines()]
     table = prof.report("detail").query("gpu > 100").sort_values("gpu", ascending=False)
-    assert [line[lines[0].index("Total GPU Time (ns)")] for line in lines[1:]] == [
-        str(v) for v in table["gpu"]
-    ]
+    assert [line[lines[0].index("Total GPU Time (ns)")] for line in lines[1:]] == [str(v) for v in table["gpu"]]
     html = page.tab.evaluate(
         "navigator.clipboard.read().then(items => items[0].getType('text/html')).then(blob => blob.text())"
     )

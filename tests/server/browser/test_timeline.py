@@ -88,9 +88,7 @@ def events(prof: profiles.Profile, number: int) -> list[tuple[int, int, int]]:
 @pytest.mark.statement("PT01", "PMO06", "WT01", "WX03", "WP01")
 def test_the_rows_are_the_tracks_and_steps_are_marked(page: Page, client: Asking):
     start(page)
-    shown = page.tab.eval_on_selector_all(
-        "[data-track]", "rows => rows.map(row => Number(row.dataset.track))"
-    )
+    shown = page.tab.eval_on_selector_all("[data-track]", "rows => rows.map(row => Number(row.dataset.track))")
     assert sorted(shown) == [one["id"] for one in tracks(client)]
     kinds = [next(one["kind"] for one in tracks(client) if one["id"] == id_) for id_ in shown]
     assert kinds.index("stream") < kinds.index("idle") < kinds.index("range") < kinds.index("api")
@@ -109,10 +107,7 @@ def test_the_rows_are_the_tracks_and_steps_are_marked(page: Page, client: Asking
     assert page.find(".toolbar button:has-text('View, filtered')").count() == 1
     assert page.find("[data-track]").count() == 1
     start(page)
-    assert (
-        "launch-bound"
-        in " ".join(page.find("[aria-label=Colors] li").all_inner_texts()).partition("Idle:")[2]
-    )
+    assert "launch-bound" in " ".join(page.find("[aria-label=Colors] li").all_inner_texts()).partition("Idle:")[2]
     assert page.find("[data-axis] .step").count() == STEPS
 
 
@@ -333,9 +328,7 @@ def test_an_area_as_a_tree_of_operators_and_kernels(opened: Open, worked: Asking
 
 
 @pytest.mark.statement("WY11", "WX04", "WX06")
-def test_the_keyboard_alone_leads_to_an_event_and_its_durations(
-    page: Page, client: Asking, prof: profiles.Profile
-):
+def test_the_keyboard_alone_leads_to_an_event_and_its_durations(page: Page, client: Asking, prof: profiles.Profile):
     """From the lanes to a kernel's details, and what a screen reader is told on the way."""
     first, second, *_ = events(prof, 8)
     start(page, **{"from": str(first[1] - 200), "to": str(second[2] + 200)})
@@ -363,18 +356,14 @@ def test_the_keyboard_alone_leads_to_an_event_and_its_durations(
     assert rows.count() >= 2
     assert {text.split("\t")[0] for text in rows.all_inner_texts()} <= names
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
-    ((id_, name),) = prof.database.rows(
-        "select id, name from event where stream = 7 order by start_ns limit 1"
-    )
+    ((id_, name),) = prof.database.rows("select id, name from event where stream = 7 order by start_ns limit 1")
     start(page, d=f"launch:{id_}", **{"from": str(low), "to": str(high)})
     page.find("[data-median]").first.wait_for()
     lengths = sorted(
         length for (length,) in prof.database.rows("select duration_ns from event where name = ?", (name,))
     )
     assert page.find("[data-durations]").first.get_attribute("data-durations") == str(len(lengths))
-    assert page.find("[data-median]").first.get_attribute("data-median") == str(
-        lengths[(len(lengths) - 1) // 2]
-    )
+    assert page.find("[data-median]").first.get_attribute("data-median") == str(lengths[(len(lengths) - 1) // 2])
     bar = page.find("[data-bar]:not(:disabled)").first
     bar.click()
     page.find("[data-hits]").first.wait_for()
@@ -390,9 +379,7 @@ def test_a_click_where_nothing_ran_says_why(page: Page, client: Asking, prof: pr
     gap = max(gaps[:-1], key=lambda one: one["end"] - one["start"])
     start(page, **{"from": str(gap["start"] - 100), "to": str(gap["end"] + 100)})
     x = column(page, (gap["start"] + gap["end"]) / 2)
-    curve = page.tab.evaluate(
-        "window.timeline.picture.layout.busy[0].top - window.timeline.picture.scroll + 5"
-    )
+    curve = page.tab.evaluate("window.timeline.picture.layout.busy[0].top - window.timeline.picture.scroll + 5")
     for y in (row(page, stream(client, 8)), surface(page)["y"] + curve):
         page.tab.mouse.click(x, y)
         drawn(page)
@@ -459,9 +446,7 @@ def test_counters_are_curves(page: Page, client: Asking, prof: profiles.Profile)
     shown = page.tab.eval_on_selector_all("[data-counter]", "all => all.map(one => one.dataset.counter)")
     assert shown == [one["key"] for one in client.json("/api/timeline")["counters"]]
     width = int(surface(page)["width"])
-    answer = client.json(
-        "/api/timeline/counters", worker=0, device=0, start=low, end=high, points=min(width, 2000)
-    )
+    answer = client.json("/api/timeline/counters", worker=0, device=0, start=low, end=high, points=min(width, 2000))
     for one in answer["counters"]:
         most = 100 if one["key"] != "copies" else max(one["values"])
         heights = set()
@@ -491,9 +476,7 @@ def downloaded(page: Page, item: str) -> Any:
 
 
 @pytest.mark.statement("WY10")
-def test_what_is_unknown_and_pauses_are_hatched(
-    opened: Open, copied: Callable[[], Path], prof: profiles.Profile
-):
+def test_what_is_unknown_and_pauses_are_hatched(opened: Open, copied: Callable[[], Path], prof: profiles.Profile):
     """Pauses in every track of the process; the line below says how long they are of what is visible."""
     path = copied()
     low, high = prof.database.rows("select start_ns, end_ns from worker")[0]
@@ -519,10 +502,7 @@ def test_what_is_unknown_and_pauses_are_hatched(
         assert right == pytest.approx(column(page, end) - box["x"], abs=1)
         half = (begin + end) // 2
         start(page, **{"from": str(half), "to": str(high)})
-        assert (
-            f"hatched: {end - half} ns in which PyProf read the recording"
-            in page.find("[data-strip]").inner_text()
-        )
+        assert f"hatched: {end - half} ns in which PyProf read the recording" in page.find("[data-strip]").inner_text()
         start(page, **{"from": str(first), "to": str(last), "counters": "on"})
         pixels = [page.tab.evaluate(COLUMN, ["tensor", 100 + x]) for x in range(12)]
         drawn_share = sum(map(sum, pixels)) / sum(map(len, pixels))
@@ -672,9 +652,7 @@ def test_the_lanes_have_most_of_the_screen(opened: Open, ranks: Asking):
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
         # On a phone, whose panels are below the lanes, they are no higher than their tracks.
         least = height * (0.4 if lines == 1 else 0.45)
-        assert surface(page)["height"] > min(
-            least, page.tab.evaluate("window.timeline.picture.layout.height") - 2
-        )
+        assert surface(page)["height"] > min(least, page.tab.evaluate("window.timeline.picture.layout.height") - 2)
 
 
 @pytest.mark.statement("WX02", "WX08")

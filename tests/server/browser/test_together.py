@@ -56,9 +56,7 @@ def calls(page: Page) -> int:
 
 @pytest.mark.long
 @pytest.mark.statement("IT23")
-def test_two_browsers_a_killed_server_and_a_file_that_goes(
-    opened: Open, copied: Callable[[], Path], start: Any
-):
+def test_two_browsers_a_killed_server_and_a_file_that_goes(opened: Open, copied: Callable[[], Path], start: Any):
     file = copied()
     server = start(file)
     port = int(server.url.rpartition(":")[2])

@@ -74,10 +74,7 @@ def test_the_summaries(page: Page, prof: profiles.Profile):
         tip = page.find(f"[data-panel=kernel-time] [data-slice={part}]").get_attribute("data-tip")
         assert tip.startswith(f"{name}: {amount} ns, ")
     assert percents(kernels) == [pytest.approx(100 * part / whole, abs=0.051) for part in (tc, memory, other)]
-    shown = {
-        dd.get_attribute("data-figure"): dd.inner_text()
-        for dd in page.find("[data-panel=performance] dd").all()
-    }
+    shown = {dd.get_attribute("data-figure"): dd.inner_text() for dd in page.find("[data-panel=performance] dd").all()}
     assert list(shown) == [
         "wall_time", "tc_utilization", "gpu_utilization", "total_iterations", "iterations", "first", "last",
         "average_iteration",
@@ -284,9 +281,7 @@ def test_group_ops(page: Page, prof: profiles.Profile):
                 assert sum(values) == int(row[column].replace(",", "")), (row[0], column)
     page.find("button:has-text('Collapse All')").click()
     page.settled()
-    assert [
-        int(row.get_attribute("aria-level")) for row in page.find("[data-table=groups] tbody tr").all()
-    ] == [1]
+    assert [int(row.get_attribute("aria-level")) for row in page.find("[data-table=groups] tbody tr").all()] == [1]
     page.find("[data-table=groups] .fold").first.click()
     page.settled()
     assert len(page.rows("groups")) > 1
@@ -397,9 +392,7 @@ def test_several_gpus_have_bars_and_lead_to_their_view(opened: Open, client: Ask
     page.go("gpus")
     bars = page.find("[data-share] .amount").all_inner_texts()
     table = ranks.table("/api/reports/gpu")
-    assert [float(text.split()[0]) for text in bars] == [
-        pytest.approx(row["utilization"], abs=0.051) for row in table
-    ]
+    assert [float(text.split()[0]) for text in bars] == [pytest.approx(row["utilization"], abs=0.051) for row in table]
     page = opened(client)
     page.go("summaries")
     assert not page.find("[data-panel=gpu-utilization] a").count()
@@ -422,10 +415,7 @@ def test_every_report_is_in_the_view_of_all_reports(page: Page, prof: Any):
         assert page.find(f'[data-table="{one.name}"]').count() == 1, one.name
     page.go("reports", report="op_type")
     table = prof.report("op_type")
-    assert (
-        page.column("op_type", "type")
-        == table.sort_values("gpu", ascending=False, kind="stable")["type"].tolist()
-    )
+    assert page.column("op_type", "type") == table.sort_values("gpu", ascending=False, kind="stable")["type"].tolist()
     page.go("help")
     page.tab.keyboard.press("/")
     page.tab.keyboard.type("Short Kernels")

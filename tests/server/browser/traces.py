@@ -51,9 +51,7 @@ def _function(name: str, start: int, dur: int) -> dict[str, Any]:
 
 
 def _op(name: str, start: int, dur: int, *shapes: list[int]) -> dict[str, Any]:
-    return _event(
-        "cpu_op", name, start, dur, **{"Input Dims": list(shapes), "Input type": ["float"] * len(shapes)}
-    )
+    return _event("cpu_op", name, start, dur, **{"Input Dims": list(shapes), "Input type": ["float"] * len(shapes)})
 
 
 def _step(number: int, at: int, end: int, relu: int) -> list[dict[str, Any]]:
@@ -80,9 +78,7 @@ def _step(number: int, at: int, end: int, relu: int) -> list[dict[str, Any]]:
 def trace(relu: int, longer: int) -> str:
     """A recording of two steps, the last one longer than in STEPS; the kernel of relu takes so long."""
     steps = (STEPS[0], (STEPS[1][0], STEPS[1][1] + longer))
-    events = [
-        event for number, (start, end) in enumerate(steps, 1) for event in _step(number, start, end, relu)
-    ]
+    events = [event for number, (start, end) in enumerate(steps, 1) for event in _step(number, start, end, relu)]
     return json.dumps({
         "schemaVersion": 1, "deviceProperties": [DEVICE], "record_shapes": 1, "with_stack": 1, "profile_memory": 1,
         "baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": events,

@@ -124,10 +124,12 @@ class Cupti:
         dropped = library.dropped()
         try:
             decoded = decode(
-                self._pool.take(), self._sizes, Names(cupti.text, library.call_name),
+                self._pool.take(),
+                self._sizes,
+                Names(cupti.text, library.call_name),
                 lambda times: to_unix(times, self._first, last),
                 lambda data, valid, place: library.next_record(data.ctypes.data, valid, place),
-            )  # fmt: skip
+            )
         finally:
             self._pool.free()
         _check_clock(decoded, self._first, last)

@@ -39,9 +39,7 @@ class Names(NamedTuple):
     """Functions that return the names of kernels and API calls, to which a record only refers."""
 
     kernel: Callable[[int], str]  # address of a C string -> mangled name
-    call: Callable[
-        [bool, int], str
-    ]  # whether of the driver (else of the runtime), number -> name of the function
+    call: Callable[[bool, int], str]  # whether of the driver (else of the runtime), number -> name of the function
 
 
 class Walk:
@@ -144,9 +142,7 @@ def _timed(part: Rows, out: Records) -> Rows:
     """Return the rows that have both times. CUPTI writes 0 for a missing time, and running work has no end."""
     started, ended = part["start"] != 0, part["end"] != 0
     out.drop("device events without times", int(np.count_nonzero(~started)))
-    out.drop(
-        "device events that had not ended when the window was closed", int(np.count_nonzero(started & ~ended))
-    )
+    out.drop("device events that had not ended when the window was closed", int(np.count_nonzero(started & ~ended)))
     return part if (started & ended).all() else part[started & ended]
 
 
@@ -178,11 +174,13 @@ def _kernels(part: Rows, out: Records, names: Names, clock: Callable[[Array], Ar
     mangled_id = np.array([out.name(name) for name in mangled] or [0], np.int64)[inverse]
     demangled_id = np.array([out.name(demangle(name)) for name in mangled] or [0], np.int64)[inverse]
     return {
-        **_common(part, clock), "demangledName": demangled_id, "mangledName": mangled_id,
+        **_common(part, clock),
+        "demangledName": demangled_id,
+        "mangledName": mangled_id,
         "launchType": part["launch_type"].astype(np.int64) + 1,  # CUPTI counts from regular, an export from unknown
         "graphId": _not_zero(part["graph_id"]),
         **{column: _ints(part[name]) for column, name in _COPIED_COLUMNS.items()},
-    }  # fmt: skip
+    }
 
 
 def _copies(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
@@ -199,9 +197,11 @@ def _copies(part: Rows, out: Records, names: Names, clock: Callable[[Array], Arr
 
 def _sets(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
     return {
-        **_common(part, clock), "bytes": _ints(part["bytes"]), "value": _ints(part["value"]),
+        **_common(part, clock),
+        "bytes": _ints(part["bytes"]),
+        "value": _ints(part["value"]),
         "memKind": _memory_kind(part["memory_kind"]),
-    }  # fmt: skip
+    }
 
 
 def _syncs(part: Rows, out: Records, names: Names, clock: Callable[[Array], Array]) -> dict[str, Array]:
