@@ -38,6 +38,8 @@ from pyprof.capture.instrument.stacks import Stacks
 from tests.forks import ROOT
 
 PROCESS = {
+    "autostart._waiting": "recording asked for by the environment, until torch is imported",
+    "autostart._finder": "sees that import, in every process of an enabled Python",
     "core.state._owned": "the register itself",
     "core.torch_internals.names": "names of torch, looked up at import",
     "core.torch_internals._missing": "of those, what this torch lacks",
