@@ -13,9 +13,8 @@ import pytest
 from pyprof.commands.main import main
 from pyprof.parse import loader
 from pyprof.parse.info import counts, summary
-
-from .build import call, classic, recording, write_capture, write_nsys, write_nvprof
-from .reports.ranks import K, trace
+from tests.build import call, classic, recording, write_capture, write_nsys, write_nvprof
+from tests.reports.ranks import K, trace
 
 MINE = call("torch.nn.functional.linear", (2, 3), (4, 3))
 TEXT = f"""
